@@ -1,0 +1,1 @@
+//! Bindings to the part of DPDK that demihoma uses.

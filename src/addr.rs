@@ -1,0 +1,149 @@
+//! Addresses: one form for IPv6 and for IPv4, which is kept mapped into it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An IPv6 address, or an IPv4 one as `::ffff:a.b.c.d`, as one big-endian number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ip(pub u128);
+
+/// Where a Homa socket lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Addr {
+    pub ip: Ip,
+    pub port: u16,
+}
+
+/// What the network layer knows of a packet it delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    pub from: Ip,
+    /// One of our own addresses.
+    pub to: Ip,
+}
+
+/// Names the header template by which the network layer reaches one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+impl LinkId {
+    /// One of our own addresses: the packet comes back to us without touching the NIC.
+    pub const LOOPBACK: Self = Self(u32::MAX);
+}
+
+/// What a room that made a packet tells those who put it on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes of the packet, its Homa header included.
+    pub len: u16,
+    pub link: LinkId,
+    /// 0 (lowest) to 7.
+    pub priority: u8,
+}
+
+impl Ip {
+    const V4_PREFIX: u128 = 0xffff_0000_0000;
+
+    pub const UNSPECIFIED_V4: Self = Self(Self::V4_PREFIX);
+
+    pub const fn v4(a: u8, b: u8, c: u8, d: u8) -> Self {
+        Self(Self::V4_PREFIX | u32::from_be_bytes([a, b, c, d]) as u128)
+    }
+
+    pub const fn as_v4(self) -> Option<Ipv4Addr> {
+        if self.0 >> 32 == Self::V4_PREFIX >> 32 {
+            Some(Ipv4Addr::from_bits(self.0 as u32))
+        } else {
+            None
+        }
+    }
+
+    pub const fn is_v4(self) -> bool {
+        self.0 >> 32 == Self::V4_PREFIX >> 32
+    }
+
+    /// `0.0.0.0` or `::`.
+    pub const fn is_unspecified(self) -> bool {
+        self.0 == Self::V4_PREFIX || self.0 == 0
+    }
+}
+
+impl Addr {
+    pub const fn new(ip: Ip, port: u16) -> Self {
+        Self { ip, port }
+    }
+}
+
+impl From<Ipv4Addr> for Ip {
+    fn from(v4: Ipv4Addr) -> Self {
+        Self(Self::V4_PREFIX | u128::from(v4.to_bits()))
+    }
+}
+
+impl From<Ipv6Addr> for Ip {
+    fn from(v6: Ipv6Addr) -> Self {
+        Self(v6.to_bits())
+    }
+}
+
+impl From<Ip> for IpAddr {
+    fn from(ip: Ip) -> Self {
+        match ip.as_v4() {
+            Some(v4) => Self::V4(v4),
+            None => Self::V6(Ipv6Addr::from_bits(ip.0)),
+        }
+    }
+}
+
+impl From<IpAddr> for Ip {
+    fn from(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(v4) => v4.into(),
+            IpAddr::V6(v6) => v6.into(),
+        }
+    }
+}
+
+impl fmt::Display for Ip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        IpAddr::from(*self).fmt(f)
+    }
+}
+
+impl fmt::Debug for Ip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Addr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::net::SocketAddr::new(self.ip.into(), self.port).fmt(f)
+    }
+}
+
+impl fmt::Debug for Addr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_address_is_the_same_mapped_and_plain() {
+        let ip = Ip::v4(10, 1, 2, 3);
+        assert_eq!(ip.as_v4(), Some(Ipv4Addr::new(10, 1, 2, 3)));
+        assert_eq!(ip, Ip::from("::ffff:10.1.2.3".parse::<Ipv6Addr>().unwrap()));
+        assert_eq!(Addr::new(ip, 80).to_string(), "10.1.2.3:80");
+    }
+
+    #[test]
+    fn an_ipv6_address_is_no_ipv4_one() {
+        let ip = Ip::from("fd77::1".parse::<Ipv6Addr>().unwrap());
+        assert_eq!((ip.as_v4(), ip.is_v4()), (None, false));
+        assert_eq!(Addr::new(ip, 80).to_string(), "[fd77::1]:80");
+    }
+}

@@ -1,0 +1,131 @@
+//! The one error type, and the one place that turns it into an errno.
+
+use std::fmt;
+
+/// Why something could not be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Error {
+    /// An argument makes no sense.
+    Invalid,
+    /// No such queue descriptor.
+    BadDescriptor,
+    /// A table or pool is full; it may work later.
+    Exhausted,
+    /// No memory left for what must be kept.
+    NoMemory,
+    /// The port, or the interface, belongs to somebody else.
+    AddressInUse,
+    /// Not an address of ours, or no port left.
+    AddressNotAvailable,
+    /// Not an address family we speak.
+    FamilyNotSupported,
+    /// Not offered by this kind of queue.
+    NotSupported,
+    /// Longer than a message may be.
+    MessageTooLong,
+    /// Nothing says where to send.
+    NoDestination,
+    /// Nobody listens on the peer's port.
+    NotConnected,
+    /// The peer's host speaks no Homa.
+    ProtocolUnsupported,
+    /// No route, or no answer to ARP.
+    HostUnreachable,
+    /// The peer was silent for too long.
+    PeerTimedOut,
+    /// The operation was given up: its queue was closed or its RPC aborted.
+    Canceled,
+    /// The socket is shut down.
+    Shutdown,
+    /// A wait ended before anything was ready.
+    WaitTimedOut,
+    /// It exists already.
+    Exists,
+    /// The library is not initialised in this thread.
+    NotInitialised,
+    /// A signal, or another thread, ended the wait.
+    Interrupted,
+    /// This call waits, and would wait for itself.
+    WouldDeadlock,
+    /// The library is at work below this call.
+    Busy,
+    /// No such option.
+    NoSuchOption,
+    /// No such device or interface.
+    NoDevice,
+    /// The caller lacks a privilege.
+    NotPermitted,
+    /// The device failed.
+    Device,
+    /// The application aborted the RPC with this errno of its own.
+    Aborted(i32),
+}
+
+impl Error {
+    pub const fn errno(self) -> libc::c_int {
+        match self {
+            Self::Invalid => libc::EINVAL,
+            Self::BadDescriptor => libc::EBADF,
+            Self::Exhausted => libc::EAGAIN,
+            Self::NoMemory => libc::ENOMEM,
+            Self::AddressInUse => libc::EADDRINUSE,
+            Self::AddressNotAvailable => libc::EADDRNOTAVAIL,
+            Self::FamilyNotSupported => libc::EAFNOSUPPORT,
+            Self::NotSupported => libc::ENOTSUP,
+            Self::MessageTooLong => libc::EMSGSIZE,
+            Self::NoDestination => libc::EDESTADDRREQ,
+            Self::NotConnected => libc::ENOTCONN,
+            Self::ProtocolUnsupported => libc::EPROTONOSUPPORT,
+            Self::HostUnreachable => libc::EHOSTUNREACH,
+            Self::PeerTimedOut | Self::WaitTimedOut => libc::ETIMEDOUT,
+            Self::Canceled => libc::ECANCELED,
+            Self::Shutdown => libc::ESHUTDOWN,
+            Self::Exists => libc::EEXIST,
+            Self::NotInitialised => libc::ENOSYS,
+            Self::Interrupted => libc::EINTR,
+            Self::WouldDeadlock => libc::EDEADLK,
+            Self::Busy => libc::EBUSY,
+            Self::NoSuchOption => libc::ENOPROTOOPT,
+            Self::NoDevice => libc::ENODEV,
+            Self::NotPermitted => libc::EPERM,
+            Self::Device => libc::EIO,
+            Self::Aborted(errno) => errno,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Invalid => "invalid argument",
+            Self::BadDescriptor => "no such queue descriptor",
+            Self::Exhausted => "no room now, try again",
+            Self::NoMemory => "out of memory",
+            Self::AddressInUse => "address in use",
+            Self::AddressNotAvailable => "address not available",
+            Self::FamilyNotSupported => "address family not supported",
+            Self::NotSupported => "not supported by this queue",
+            Self::MessageTooLong => "message too long",
+            Self::NoDestination => "destination address required",
+            Self::NotConnected => "nobody listens on the peer's port",
+            Self::ProtocolUnsupported => "the peer's host speaks no Homa",
+            Self::HostUnreachable => "no route to the host, or it did not answer ARP",
+            Self::PeerTimedOut => "the peer was silent for too long",
+            Self::Canceled => "operation canceled",
+            Self::Shutdown => "socket is shut down",
+            Self::WaitTimedOut => "nothing became ready in time",
+            Self::Exists => "exists already",
+            Self::NotInitialised => "not initialised in this thread",
+            Self::Interrupted => "interrupted",
+            Self::WouldDeadlock => "the call would wait for itself",
+            Self::Busy => "the library is busy below this call",
+            Self::NoSuchOption => "no such option",
+            Self::NoDevice => "no such device or interface",
+            Self::NotPermitted => "not permitted",
+            Self::Device => "the device failed",
+            Self::Aborted(errno) => return write!(f, "aborted with errno {errno}"),
+        })
+    }
+}
+
+impl std::error::Error for Error {}
