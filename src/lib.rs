@@ -31,3 +31,4 @@ pub mod time;
 
 #[forbid(unsafe_code)]
 pub mod device;
+pub mod mem;
