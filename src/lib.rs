@@ -31,3 +31,6 @@ pub mod time;
 
 #[forbid(unsafe_code)]
 pub mod device;
+
+#[forbid(unsafe_code)]
+pub mod wire;
