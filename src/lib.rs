@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`error`], [`time`], [`addr`], [`rng`], [`slots`] | the words all rooms share |
 //! | [`wire`] | what bytes mean: Homa's packets |
+//! | [`trace`] | what a run leaves behind: captures |
 //! | [`mem`] | bytes lent to and by the application |
 //! | [`device`] | what a NIC queue must do |
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
@@ -32,3 +33,8 @@ pub mod time;
 #[forbid(unsafe_code)]
 pub mod device;
 pub mod mem;
+
+#[forbid(unsafe_code)]
+pub mod trace;
+#[forbid(unsafe_code)]
+pub mod wire;

@@ -1,0 +1,3 @@
+//! What a run leaves behind for those who want to know what happened.
+
+pub mod pcap;
