@@ -17,12 +17,14 @@
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
 #![deny(unsafe_op_in_unsafe_fn, missing_debug_implementations)]
-#![warn(unreachable_pub)]
 
+// What all rooms share.
 #[forbid(unsafe_code)]
 pub mod addr;
 #[forbid(unsafe_code)]
 pub mod error;
+#[forbid(unsafe_code)]
+pub mod keyed;
 #[forbid(unsafe_code)]
 pub mod rng;
 #[forbid(unsafe_code)]
@@ -30,11 +32,15 @@ pub mod slots;
 #[forbid(unsafe_code)]
 pub mod time;
 
+// What bytes mean, where they lie, and what carries them.
 #[forbid(unsafe_code)]
 pub mod device;
 pub mod mem;
-
 #[forbid(unsafe_code)]
 pub mod trace;
 #[forbid(unsafe_code)]
 pub mod wire;
+
+// The rooms that know no clock and no device.
+#[forbid(unsafe_code)]
+pub mod homa;
