@@ -5,7 +5,7 @@
 //!
 //! | room | what it knows |
 //! |---|---|
-//! | [`error`], [`time`], [`addr`], [`rng`], [`slots`] | the words all rooms share |
+//! | [`error`], [`time`], [`addr`], [`rng`], [`slots`], [`keyed`] | the words all rooms share |
 //! | [`wire`] | what bytes mean: Homa's packets |
 //! | [`trace`] | what a run leaves behind: captures |
 //! | [`mem`] | bytes lent to and by the application |
@@ -24,6 +24,8 @@ pub mod addr;
 #[forbid(unsafe_code)]
 pub mod error;
 #[forbid(unsafe_code)]
+pub mod keyed;
+#[forbid(unsafe_code)]
 pub mod rng;
 #[forbid(unsafe_code)]
 pub mod slots;
@@ -33,6 +35,8 @@ pub mod time;
 #[forbid(unsafe_code)]
 pub mod device;
 
+#[forbid(unsafe_code)]
+pub mod net;
 #[forbid(unsafe_code)]
 pub mod trace;
 #[forbid(unsafe_code)]
