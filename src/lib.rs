@@ -5,7 +5,7 @@
 //!
 //! | room | what it knows |
 //! |---|---|
-//! | [`error`], [`time`], [`addr`], [`rng`], [`slots`] | the words all rooms share |
+//! | [`error`], [`time`], [`addr`], [`rng`], [`slots`], [`keyed`] | the words all rooms share |
 //! | [`wire`] | what bytes mean: Homa's packets |
 //! | [`trace`] | what a run leaves behind: captures |
 //! | [`mem`] | bytes lent to and by the application |
@@ -44,3 +44,11 @@ pub mod wire;
 // The rooms that know no clock and no device.
 #[forbid(unsafe_code)]
 pub mod homa;
+#[forbid(unsafe_code)]
+pub mod net;
+
+// The loop that turns them, over a NIC or over a network that only exists in memory.
+#[forbid(unsafe_code)]
+pub mod runtime;
+#[forbid(unsafe_code)]
+pub mod sim;

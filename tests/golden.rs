@@ -57,7 +57,7 @@ fn golden_frames() -> Vec<(String, Vec<u8>)> {
     let lines: Vec<&str> = text.lines().collect();
     let frames = lines.chunks(3).map(|lines| {
         let hex = lines[2].trim().as_bytes().chunks(2);
-        let byte = |digits| u8::from_str_radix(str::from_utf8(digits).unwrap(), 16).unwrap();
+        let byte = |digits| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
         (lines[0].to_owned(), hex.map(byte).collect())
     });
     frames.collect()
