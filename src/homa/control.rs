@@ -34,7 +34,10 @@ pub struct ControlQueue {
 
 impl ControlQueue {
     pub fn new(capacity: u32) -> Self {
-        Self { queue: VecDeque::new(), capacity: capacity as usize }
+        Self {
+            queue: VecDeque::new(),
+            capacity: capacity as usize,
+        }
     }
 
     /// False if the queue is full and the packet was dropped.
@@ -65,13 +68,19 @@ mod tests {
     fn a_full_queue_drops_the_newest() {
         let control = |id| Control {
             peer: Key::from_parts(0, 1),
-            common: Common { sport: 1, dport: 2, id: RpcId(id) },
+            common: Common {
+                sport: 1,
+                dport: 2,
+                id: RpcId(id),
+            },
             body: Body::Busy,
         };
         let mut queue = ControlQueue::new(2);
         let taken: Vec<_> = (0..3).map(|id| queue.push(control(id))).collect();
         assert_eq!(taken, [true, true, false]);
-        let left: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|c| c.common.id.0).collect();
+        let left: Vec<_> = std::iter::from_fn(|| queue.pop())
+            .map(|c| c.common.id.0)
+            .collect();
         assert_eq!(left, [0, 1]);
     }
 }

@@ -43,7 +43,11 @@ pub enum Event {
     Request { socket: SocketKey, rpc: RpcKey },
     /// A client RPC ended; `Endpoint::take` gives its response or its error. `tag` as in
     /// `Endpoint::send_request`.
-    Done { socket: SocketKey, rpc: RpcKey, tag: u64 },
+    Done {
+        socket: SocketKey,
+        rpc: RpcKey,
+        tag: u64,
+    },
     /// As asked for by [`Notify`]: the bytes are the user's again, or will never be sent.
     Released { tag: u64, result: Result<(), Error> },
 }

@@ -57,7 +57,11 @@ impl Finished {
         let at = (self.head + self.len) % self.entries.len();
         let bucket = self.bucket(hash);
         let older = std::mem::replace(&mut self.buckets[bucket], at as u32 + 1);
-        self.entries[at] = Entry { hash, at: now, older: older.checked_sub(1).unwrap_or(NONE) };
+        self.entries[at] = Entry {
+            hash,
+            at: now,
+            older: older.checked_sub(1).unwrap_or(NONE),
+        };
         self.len += 1;
         overflow
     }
@@ -145,7 +149,9 @@ mod tests {
         let mut finished = memory(3);
         assert!((0..3).all(|hash| !finished.insert(Instant(hash), hash)));
         assert!(finished.insert(Instant(3), 3));
-        let kept: Vec<u64> = (0..4).filter(|&hash| finished.contains(Instant(4), hash)).collect();
+        let kept: Vec<u64> = (0..4)
+            .filter(|&hash| finished.contains(Instant(4), hash))
+            .collect();
         assert_eq!(kept, [1, 2, 3]);
     }
 
@@ -157,7 +163,11 @@ mod tests {
             finished.insert(Instant(n), n * 4 + 1);
             for seen in 0..=n {
                 let expected = n - seen < 4;
-                assert_eq!(finished.contains(Instant(n), seen * 4 + 1), expected, "{seen} at {n}");
+                assert_eq!(
+                    finished.contains(Instant(n), seen * 4 + 1),
+                    expected,
+                    "{seen} at {n}"
+                );
             }
         }
     }

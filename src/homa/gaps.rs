@@ -69,7 +69,10 @@ impl Gaps {
             if self.holes.len() == HOLES_MAX {
                 return Err(TooManyHoles);
             }
-            self.holes.push(Hole { range: self.end..range.start, since: now });
+            self.holes.push(Hole {
+                range: self.end..range.start,
+                since: now,
+            });
         } else {
             self.fill(&range, fresh)?;
         }
@@ -87,9 +90,15 @@ impl Gaps {
         range: &Range<u32>,
         fresh: &mut dyn FnMut(Range<u32>),
     ) -> Result<(), TooManyHoles> {
-        let first = self.holes.partition_point(|hole| hole.range.end <= range.start);
+        let first = self
+            .holes
+            .partition_point(|hole| hole.range.end <= range.start);
         let mut at = first;
-        while let Some(hole) = self.holes.get(at).filter(|hole| hole.range.start < range.end) {
+        while let Some(hole) = self
+            .holes
+            .get(at)
+            .filter(|hole| hole.range.start < range.end)
+        {
             let (hole, since) = (hole.range.clone(), hole.since);
             let keeps_left = hole.start < range.start;
             let keeps_right = range.end < hole.end;
@@ -97,7 +106,10 @@ impl Gaps {
                 (true, true) if self.holes.len() == HOLES_MAX => return Err(TooManyHoles),
                 (true, true) => {
                     self.holes[at].range.end = range.start;
-                    let right = Hole { range: range.end..hole.end, since };
+                    let right = Hole {
+                        range: range.end..hole.end,
+                        since,
+                    };
                     self.holes.insert(at + 1, right);
                     at += 2;
                 }
@@ -130,7 +142,8 @@ mod tests {
 
     fn insert(gaps: &mut Gaps, at: u64, range: Range<u32>) -> Vec<Range<u32>> {
         let mut fresh = Vec::new();
-        gaps.insert(Instant(at), range, |part| fresh.push(part)).unwrap();
+        gaps.insert(Instant(at), range, |part| fresh.push(part))
+            .unwrap();
         fresh
     }
 
@@ -141,7 +154,10 @@ mod tests {
         assert_eq!(insert(&mut gaps, 1, 1400..2800), [1400..2800]);
         assert_eq!(insert(&mut gaps, 2, 4200..5600), [4200..5600]);
         assert_eq!(holes(&gaps), [0..1400, 2800..4200]);
-        assert_eq!((gaps.holes()[0].since, gaps.holes()[1].since), (Instant(1), Instant(2)));
+        assert_eq!(
+            (gaps.holes()[0].since, gaps.holes()[1].since),
+            (Instant(1), Instant(2))
+        );
         assert_eq!(gaps.end(), 5600);
     }
 
@@ -180,7 +196,10 @@ mod tests {
         }
         let before = (holes(&gaps), gaps.end());
         let mut never = |_| panic!("nothing is new");
-        assert_eq!(gaps.insert(Instant(0), 9000..9001, &mut never), Err(TooManyHoles));
+        assert_eq!(
+            gaps.insert(Instant(0), 9000..9001, &mut never),
+            Err(TooManyHoles)
+        );
         assert_eq!(gaps.insert(Instant(0), 3..5, &mut never), Err(TooManyHoles));
         assert_eq!((holes(&gaps), gaps.end()), before);
     }

@@ -89,7 +89,14 @@ impl Grants {
         received: u32,
         granted: u32,
     ) -> Option<Key<Grantee>> {
-        let grantee = Grantee { rpc, birth, len, received, granted, is_active: false };
+        let grantee = Grantee {
+            rpc,
+            birth,
+            len,
+            received,
+            granted,
+            is_active: false,
+        };
         self.incoming += grantee.incoming();
         let key = self.grantees.insert(grantee)?;
         self.admit(key);
@@ -98,7 +105,9 @@ impl Grants {
 
     /// More of it arrived: `received` bytes now.
     pub fn on_data(&mut self, key: Key<Grantee>, received: u32) {
-        let Some(grantee) = self.grantees.get_mut(key) else { return };
+        let Some(grantee) = self.grantees.get_mut(key) else {
+            return;
+        };
         let (old_rank, old_incoming) = (grantee.rank(key), grantee.incoming());
         grantee.received = received;
         self.incoming = self.incoming - old_incoming + grantee.incoming();
@@ -113,7 +122,9 @@ impl Grants {
 
     /// It is whole, or its RPC is gone.
     pub fn on_gone(&mut self, key: Key<Grantee>) {
-        let Some(grantee) = self.grantees.remove(key) else { return };
+        let Some(grantee) = self.grantees.remove(key) else {
+            return;
+        };
         self.incoming -= grantee.incoming();
         self.changed = true;
         if !grantee.is_active {
@@ -142,10 +153,16 @@ impl Grants {
             if room == 0 {
                 break;
             }
-            let grantee = self.grantees.get_mut(self.active[rank]).expect("active ones are live");
+            let grantee = self
+                .grantees
+                .get_mut(self.active[rank])
+                .expect("active ones are live");
             let wanted = grantee.received.saturating_add(window).min(grantee.len);
             // Bytes that came without a grant make room, not debt: rule GR-16.
-            let limit = grantee.granted.max(grantee.received).saturating_add(room as u32);
+            let limit = grantee
+                .granted
+                .max(grantee.received)
+                .saturating_add(room as u32);
             let offset = wanted.min(limit);
             if offset <= grantee.granted {
                 continue;
@@ -154,7 +171,11 @@ impl Grants {
             grantee.granted = offset;
             self.incoming = self.incoming - old_incoming + grantee.incoming();
             let rpc = grantee.rpc;
-            return Some(Decision { rpc, offset, priority: self.priority(rank) });
+            return Some(Decision {
+                rpc,
+                offset,
+                priority: self.priority(rank),
+            });
         }
         self.changed = false;
         None
@@ -167,7 +188,10 @@ impl Grants {
 
     /// The sum that [`Self::incoming`] must equal, counted anew: for checks.
     pub fn count_incoming(&self) -> u64 {
-        self.grantees.iter().map(|(_, grantee)| grantee.incoming()).sum()
+        self.grantees
+            .iter()
+            .map(|(_, grantee)| grantee.incoming())
+            .sum()
     }
 
     /// Makes a message active if there is room or it outranks one that is, else lets it wait.
@@ -177,10 +201,16 @@ impl Grants {
             self.activate(key);
             return;
         }
-        let worst = *self.active.last().expect("at least one message may be active");
+        let worst = *self
+            .active
+            .last()
+            .expect("at least one message may be active");
         if self.rank(key) < self.rank(worst) {
             self.active.pop();
-            self.grantees.get_mut(worst).expect("active ones are live").is_active = false;
+            self.grantees
+                .get_mut(worst)
+                .expect("active ones are live")
+                .is_active = false;
             self.waiting.insert(self.rank(worst));
             self.activate(key);
         } else {
@@ -189,7 +219,10 @@ impl Grants {
     }
 
     fn activate(&mut self, key: Key<Grantee>) {
-        self.grantees.get_mut(key).expect("the caller just found it").is_active = true;
+        self.grantees
+            .get_mut(key)
+            .expect("the caller just found it")
+            .is_active = true;
         self.active.push(key);
         self.sort_active();
     }
@@ -202,7 +235,10 @@ impl Grants {
     }
 
     fn rank(&self, key: Key<Grantee>) -> Rank {
-        self.grantees.get(key).expect("filed ones are live").rank(key)
+        self.grantees
+            .get(key)
+            .expect("filed ones are live")
+            .rank(key)
     }
 
     /// With levels to spare the low ones are used, so that new short messages find the link free.
@@ -223,7 +259,10 @@ mod tests {
     }
 
     fn grants(change: impl FnOnce(&mut Params)) -> Grants {
-        let mut params = Params { max_incoming_bytes: 10_000, ..Params::default() };
+        let mut params = Params {
+            max_incoming_bytes: 10_000,
+            ..Params::default()
+        };
         change(&mut params);
         Grants::new(&params)
     }
@@ -268,7 +307,9 @@ mod tests {
     #[test]
     fn a_shorter_message_displaces_and_a_longer_waits() {
         let mut grants = grants(|params| params.max_overcommit = 1);
-        let long = grants.on_start(rpc(1), Instant(0), 50_000, 0, 50_000).unwrap();
+        let long = grants
+            .on_start(rpc(1), Instant(0), 50_000, 0, 50_000)
+            .unwrap();
         grants.on_gone(long);
         grants.on_start(rpc(2), Instant(1), 9_000, 0, 100).unwrap();
         let short = grants.on_start(rpc(3), Instant(2), 2_000, 0, 100).unwrap();
@@ -283,7 +324,9 @@ mod tests {
     fn progress_of_a_waiting_message_can_activate_it() {
         let mut grants = grants(|params| params.max_overcommit = 1);
         grants.on_start(rpc(1), Instant(0), 5_000, 0, 100);
-        let other = grants.on_start(rpc(2), Instant(0), 9_000, 0, 8_000).unwrap();
+        let other = grants
+            .on_start(rpc(2), Instant(0), 9_000, 0, 8_000)
+            .unwrap();
         assert_eq!(poll_all(&mut grants)[0].0, 1);
         grants.on_data(other, 7_000);
         assert_eq!(poll_all(&mut grants), [(2, 9000, 0)]);
@@ -318,7 +361,8 @@ mod tests {
                     0 => {
                         let len = 2 + rng.below(300_000) as u32;
                         let granted = rng.below(u64::from(len.min(5000))) as u32;
-                        let key = grants.on_start(rpc(step), Instant(rng.below(9)), len, 0, granted);
+                        let key =
+                            grants.on_start(rpc(step), Instant(rng.below(9)), len, 0, granted);
                         live.push((key.unwrap(), len, 0));
                     }
                     1 if !live.is_empty() => {
@@ -336,10 +380,17 @@ mod tests {
                 let before = grants.incoming();
                 let granted = std::iter::from_fn(|| grants.poll()).count();
                 assert_eq!(grants.incoming(), grants.count_incoming(), "seed {seed}");
-                assert!(granted == 0 || grants.incoming() <= before.max(100_000), "seed {seed}");
+                assert!(
+                    granted == 0 || grants.incoming() <= before.max(100_000),
+                    "seed {seed}"
+                );
             }
             live.into_iter().for_each(|(key, _, _)| grants.on_gone(key));
-            assert_eq!((grants.grantees.len(), grants.incoming()), (0, 0), "seed {seed}");
+            assert_eq!(
+                (grants.grantees.len(), grants.incoming()),
+                (0, 0),
+                "seed {seed}"
+            );
         }
     }
 }

@@ -109,7 +109,10 @@ mod tests {
     fn the_tail_is_missing_as_far_as_it_was_granted() {
         let mut message = message(10_000, 3000);
         insert(&mut message, 0..1400);
-        assert_eq!(message.missing().collect::<Vec<_>>(), std::slice::from_ref(&(1400..3000)));
+        assert_eq!(
+            message.missing().collect::<Vec<_>>(),
+            std::slice::from_ref(&(1400..3000))
+        );
         assert!(!message.has_all_granted());
         insert(&mut message, 1400..3000);
         assert_eq!(message.missing().count(), 0);

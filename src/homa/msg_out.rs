@@ -46,13 +46,21 @@ pub struct Cut {
 impl Cut {
     /// Where the packet that holds byte `offset` starts.
     pub const fn start(self, offset: u32) -> u32 {
-        let base = if offset < self.unsched { 0 } else { self.unsched };
+        let base = if offset < self.unsched {
+            0
+        } else {
+            self.unsched
+        };
         base + (offset - base) / self.payload_max * self.payload_max
     }
 
     /// Where the packet that starts at `start` ends, in a message of `len` bytes.
     pub const fn end(self, start: u32, len: u32) -> u32 {
-        let border = if start < self.unsched && self.unsched < len { self.unsched } else { len };
+        let border = if start < self.unsched && self.unsched < len {
+            self.unsched
+        } else {
+            len
+        };
         let end = start + self.payload_max;
         if end < border { end } else { border }
     }
@@ -96,7 +104,8 @@ impl MsgOut {
 
     /// The next packet's bytes. One that starts below the grant goes out whole.
     pub fn next_packet(&self) -> Option<Range<u32>> {
-        self.is_sendable().then(|| self.sent..self.cut.end(self.sent, self.len))
+        self.is_sendable()
+            .then(|| self.sent..self.cut.end(self.sent, self.len))
     }
 
     /// Raises the grant; true if that made bytes sendable that were not.
@@ -123,7 +132,10 @@ impl MsgOut {
         let last = self.cut.start(end - 1);
         let range = start..self.cut.end(last, self.len);
         let whole = self.len.next_multiple_of(self.cut.payload_max) + self.cut.payload_max;
-        let known = self.owed.iter().any(|owed| owed.start <= range.start && range.end <= owed.end);
+        let known = self
+            .owed
+            .iter()
+            .any(|owed| owed.start <= range.start && range.end <= owed.end);
         if !known && self.resent + (range.end - range.start) <= whole {
             self.resent += range.end - range.start;
             self.owed_priority = priority;
@@ -155,7 +167,16 @@ mod tests {
 
     fn message(len: u32, payload_max: u32, unsched: u32) -> MsgOut {
         let payload = Payload::Buffer(Buffers::new(1 << 21).alloc(len as usize).unwrap());
-        MsgOut::new(payload, len, Cut { payload_max, unsched }, Instant(0), Notify::Never)
+        MsgOut::new(
+            payload,
+            len,
+            Cut {
+                payload_max,
+                unsched,
+            },
+            Instant(0),
+            Notify::Never,
+        )
     }
 
     fn send(message: &mut MsgOut) -> Vec<Range<u32>> {
@@ -180,7 +201,15 @@ mod tests {
         message.grant(45_000, 2);
         // Rule OUT-11: the packet that contains the limit is finished.
         let packets = send(&mut message);
-        assert_eq!(packets, [40_000..41_424, 41_424..42_848, 42_848..44_272, 44_272..45_696]);
+        assert_eq!(
+            packets,
+            [
+                40_000..41_424,
+                41_424..42_848,
+                42_848..44_272,
+                44_272..45_696
+            ]
+        );
     }
 
     /// Rule OUT-16, for packets of 1400 B: 7000-9999 are in 7000, 8400 and 9800.

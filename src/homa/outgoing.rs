@@ -70,7 +70,9 @@ impl Outgoing {
 
     /// Takes a message out of the order; nothing if it is not in it.
     pub fn unfile(&mut self, rpc: RpcKey) {
-        let Some(&place) = self.places.get(rpc.index() as usize) else { return };
+        let Some(&place) = self.places.get(rpc.index() as usize) else {
+            return;
+        };
         if place == ABSENT || self.heap[place as usize].rpc != rpc {
             return;
         }
@@ -116,8 +118,14 @@ impl Outgoing {
     fn sink(&mut self, mut at: usize) {
         loop {
             let left = 2 * at + 1;
-            let Some(mut child) = self.heap.get(left).map(|_| left) else { break };
-            if self.heap.get(left + 1).is_some_and(|right| *right < self.heap[left]) {
+            let Some(mut child) = self.heap.get(left).map(|_| left) else {
+                break;
+            };
+            if self
+                .heap
+                .get(left + 1)
+                .is_some_and(|right| *right < self.heap[left])
+            {
                 child = left + 1;
             }
             if self.heap[at] <= self.heap[child] {
@@ -192,7 +200,11 @@ mod tests {
                     outgoing.file(rpc(index), left, birth);
                     table[index as usize] = Some((left, birth, index));
                 }
-                let first = table.iter().flatten().min().map(|&(_, _, i)| Turn::Long(rpc(i)));
+                let first = table
+                    .iter()
+                    .flatten()
+                    .min()
+                    .map(|&(_, _, i)| Turn::Long(rpc(i)));
                 assert_eq!(outgoing.poll(), first, "seed {seed} step {step}");
             }
         }

@@ -68,7 +68,10 @@ impl Peer {
         Self {
             ip,
             link: Link::Unknown,
-            cutoffs: Cutoffs { unsched_cutoffs, version: 0 },
+            cutoffs: Cutoffs {
+                unsched_cutoffs,
+                version: 0,
+            },
             uses_ours_since: None,
             incarnation: 0,
             parked: Vec::new(),
@@ -86,7 +89,10 @@ impl Peer {
     #[inline]
     pub fn unsched_priority(&self, message_len: u32) -> u8 {
         let cutoffs = &self.cutoffs.unsched_cutoffs;
-        cutoffs.iter().rposition(|&cutoff| cutoff >= message_len).unwrap_or(0) as u8
+        cutoffs
+            .iter()
+            .rposition(|&cutoff| cutoff >= message_len)
+            .unwrap_or(0) as u8
     }
 
     /// Saves an ack for the next packet; gives it back if there is no room.
@@ -136,7 +142,9 @@ impl Peer {
             return false;
         }
         let restarted = theirs == 0
-            && self.uses_ours_since.is_some_and(|since| now.since(since) >= restart_after);
+            && self
+                .uses_ours_since
+                .is_some_and(|since| now.since(since) >= restart_after);
         if restarted {
             self.uses_ours_since = None;
             self.incarnation = self.incarnation.wrapping_add(1);
@@ -190,12 +198,16 @@ impl Peers {
 
     #[inline]
     pub fn get(&self, key: Key<Peer>) -> &Peer {
-        self.slots.get(key).expect("a peer with RPCs is not forgotten")
+        self.slots
+            .get(key)
+            .expect("a peer with RPCs is not forgotten")
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: Key<Peer>) -> &mut Peer {
-        self.slots.get_mut(key).expect("a peer with RPCs is not forgotten")
+        self.slots
+            .get_mut(key)
+            .expect("a peer with RPCs is not forgotten")
     }
 
     /// The peer, unless it was forgotten since: for packets that keep no peer alive.
@@ -212,7 +224,9 @@ impl Peers {
         for _ in 0..SWEEP_MAX.min(self.slots.capacity()) {
             let index = self.sweep;
             self.sweep = (self.sweep + 1) % self.slots.capacity() as u32;
-            let Some(key) = self.slots.key_at(index) else { continue };
+            let Some(key) = self.slots.key_at(index) else {
+                continue;
+            };
             let peer = self.get(key);
             let ip = peer.ip;
             if peer.is_idle(now, self.idle_min) {
@@ -245,7 +259,13 @@ mod tests {
     #[test]
     fn unscheduled_priority_follows_the_peers_cutoffs() {
         let mut peer = Peer::new(ip(1), Instant(0));
-        assert_eq!((peer.unsched_priority(1), peer.unsched_priority(MAX_MESSAGE_LEN)), (6, 6));
+        assert_eq!(
+            (
+                peer.unsched_priority(1),
+                peer.unsched_priority(MAX_MESSAGE_LEN)
+            ),
+            (6, 6)
+        );
         peer.cutoffs.unsched_cutoffs = [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200];
         let priorities = [200, 201, 2_800, 15_001].map(|len| peer.unsched_priority(len));
         assert_eq!(priorities, [7, 6, 6, 4]);
@@ -254,7 +274,10 @@ mod tests {
     /// Rule PE-08: the newest ack goes first.
     #[test]
     fn acks_wait_up_to_a_limit_and_the_newest_goes_first() {
-        let ack = |id| Ack { client_id: RpcId(id), server_port: 9 };
+        let ack = |id| Ack {
+            client_id: RpcId(id),
+            server_port: 9,
+        };
         let mut peer = Peer::new(ip(1), Instant(0));
         (0..16).for_each(|id| peer.save_ack(ack(id)).unwrap());
         assert_eq!(peer.save_ack(ack(16)), Err(ack(16)));

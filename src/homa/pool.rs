@@ -93,7 +93,11 @@ impl Pool {
         for page in pages_of(offset, len) {
             self.add_user(page);
         }
-        self.runs.insert(Run { offset, len, holders: 1 })
+        self.runs.insert(Run {
+            offset,
+            len,
+            holders: 1,
+        })
     }
 
     /// Where a run's bytes lie: offset in the region, length.
@@ -104,7 +108,9 @@ impl Pool {
 
     /// One more holder; false if the run is gone.
     pub fn retain(&mut self, run: Key<Run>) -> bool {
-        let Some(run) = self.runs.get_mut(run) else { return false };
+        let Some(run) = self.runs.get_mut(run) else {
+            return false;
+        };
         run.holders += 1;
         true
     }
@@ -112,7 +118,9 @@ impl Pool {
     /// One holder less; the bytes are free with the last. False if the run is gone.
     #[inline]
     pub fn release(&mut self, key: Key<Run>) -> bool {
-        let Some(run) = self.runs.get_mut(key) else { return false };
+        let Some(run) = self.runs.get_mut(key) else {
+            return false;
+        };
         run.holders -= 1;
         if run.holders == 0 {
             let (offset, len) = (run.offset, run.len);
@@ -168,7 +176,9 @@ impl Pool {
             return None;
         }
         let offset = partial.page * BPAGE_LEN + partial.used;
-        partial.used = (partial.used + len).next_multiple_of(PIECE_ALIGN).min(BPAGE_LEN);
+        partial.used = (partial.used + len)
+            .next_multiple_of(PIECE_ALIGN)
+            .min(BPAGE_LEN);
         Some(offset)
     }
 
@@ -177,10 +187,15 @@ impl Pool {
         let count = len.div_ceil(BPAGE_LEN);
         let first = self.lowest_stretch(count)?;
         let last = first + count - 1;
-        if self.partial.is_some_and(|partial| (first..=last).contains(&partial.page)) {
+        if self
+            .partial
+            .is_some_and(|partial| (first..=last).contains(&partial.page))
+        {
             self.partial = None;
         }
-        let used = (len - (count - 1) * BPAGE_LEN).next_multiple_of(PIECE_ALIGN).min(BPAGE_LEN);
+        let used = (len - (count - 1) * BPAGE_LEN)
+            .next_multiple_of(PIECE_ALIGN)
+            .min(BPAGE_LEN);
         if self.partial.is_none_or(|partial| used < partial.used) {
             self.partial = Some(Partial { page: last, used });
         }
@@ -216,7 +231,12 @@ impl Pool {
     }
 
     fn highest_free(&self) -> Option<u32> {
-        let (index, word) = self.free.iter().enumerate().rev().find(|(_, word)| **word != 0)?;
+        let (index, word) = self
+            .free
+            .iter()
+            .enumerate()
+            .rev()
+            .find(|(_, word)| **word != 0)?;
         Some(index as u32 * 64 + 63 - word.leading_zeros())
     }
 
@@ -320,7 +340,11 @@ mod tests {
     fn waiters_are_served_smallest_first_as_pages_come_free() {
         let mut pool = Pool::new(2 * PAGE, 10);
         let all = pool.alloc(2 * BPAGE_LEN).unwrap();
-        let waiter = |len, index| Waiter { len, birth: Instant(0), rpc: Key::from_parts(index, 1) };
+        let waiter = |len, index| Waiter {
+            len,
+            birth: Instant(0),
+            rpc: Key::from_parts(index, 1),
+        };
         let (large, small) = (waiter(BPAGE_LEN + 1, 0), waiter(2000, 1));
         pool.wait(large);
         pool.wait(small);
@@ -356,7 +380,9 @@ mod tests {
                 held.extend(pool.alloc(1 + rng.below(longest) as u32));
                 let mut spans: Vec<_> = held.iter().map(|&run| pool.place(run).unwrap()).collect();
                 spans.sort_unstable();
-                let apart = spans.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
+                let apart = spans
+                    .windows(2)
+                    .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
                 assert!(apart, "seed {seed}: {spans:?}");
             }
             held.into_iter().for_each(|run| assert!(pool.release(run)));

@@ -66,7 +66,11 @@ impl Rpc {
     /// The header of a packet we send for it.
     #[inline]
     pub fn common(&self) -> Common {
-        Common { sport: self.port, dport: self.peer_addr.port, id: self.id }
+        Common {
+            sport: self.port,
+            dport: self.peer_addr.port,
+            id: self.id,
+        }
     }
 
     pub fn msg_out_mut(&mut self) -> Option<&mut MsgOut> {

@@ -38,7 +38,10 @@ impl Sockets {
     /// A socket on `port`, or on an automatic one if that is 0.
     pub fn open(&mut self, port: u16) -> Result<Key<Socket>, Error> {
         let port = self.free_port(port)?;
-        let socket = Socket { port, accepts: false };
+        let socket = Socket {
+            port,
+            accepts: false,
+        };
         let key = self.slots.insert(socket).ok_or(Error::Exhausted)?;
         self.by_port[usize::from(port)] = key.index();
         Ok(key)
@@ -58,7 +61,9 @@ impl Sockets {
     }
 
     pub fn close(&mut self, key: Key<Socket>) -> bool {
-        let Some(socket) = self.slots.remove(key) else { return false };
+        let Some(socket) = self.slots.remove(key) else {
+            return false;
+        };
         self.by_port[usize::from(socket.port)] = NONE;
         true
     }
@@ -92,7 +97,11 @@ impl Sockets {
     /// Checks a port that is asked for, or finds an automatic one. Rule SK-01.
     fn free_port(&mut self, port: u16) -> Result<u16, Error> {
         if port != 0 {
-            return if self.is_open(port) { Err(Error::AddressInUse) } else { Ok(port) };
+            return if self.is_open(port) {
+                Err(Error::AddressInUse)
+            } else {
+                Ok(port)
+            };
         }
         for _ in AUTOMATIC_MIN..=u16::MAX {
             let port = self.next_automatic;
@@ -144,6 +153,9 @@ mod tests {
         let key = sockets.open(80).unwrap();
         assert_eq!(sockets.server_on(80), None);
         sockets.get_mut(key).unwrap().accepts = true;
-        assert_eq!((sockets.server_on(80), sockets.server_on(81)), (Some(key), None));
+        assert_eq!(
+            (sockets.server_on(80), sockets.server_on(81)),
+            (Some(key), None)
+        );
     }
 }

@@ -19,7 +19,11 @@ impl Table {
     /// For slots below `slots_max`.
     pub fn new(slots_max: u32, keyed: Keyed) -> Self {
         let heads = (slots_max as usize * 2).next_power_of_two();
-        Self { heads: vec![NONE; heads], next: vec![NONE; slots_max as usize], keyed }
+        Self {
+            heads: vec![NONE; heads],
+            next: vec![NONE; slots_max as usize],
+            keyed,
+        }
     }
 
     /// The hash under which an RPC is filed: all that names it, with a secret.

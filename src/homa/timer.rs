@@ -28,7 +28,12 @@ struct Entry {
 
 impl Wheel {
     pub fn new() -> Self {
-        Self { tick: 0, heads: Box::new([NONE; BUCKETS]), entries: Vec::new(), filed_count: 0 }
+        Self {
+            tick: 0,
+            heads: Box::new([NONE; BUCKETS]),
+            entries: Vec::new(),
+            filed_count: 0,
+        }
     }
 
     /// The tick it is now.
@@ -46,7 +51,11 @@ impl Wheel {
     pub fn file_in(&mut self, slot: u32, ticks: u32) {
         let ticks = ticks.max(1);
         if slot as usize >= self.entries.len() {
-            let unfiled = Entry { due: 0, next: NONE, previous: NONE };
+            let unfiled = Entry {
+                due: 0,
+                next: NONE,
+                previous: NONE,
+            };
             self.entries.resize(slot as usize + 1, unfiled);
         }
         let entry = self.entries[slot as usize];
@@ -62,7 +71,11 @@ impl Wheel {
         if next != NONE {
             self.entries[next as usize].previous = slot;
         }
-        self.entries[slot as usize] = Entry { due, next, previous: slot };
+        self.entries[slot as usize] = Entry {
+            due,
+            next,
+            previous: slot,
+        };
         self.filed_count += 1;
     }
 
@@ -93,7 +106,11 @@ impl Wheel {
             self.entries[entry.previous as usize].next = entry.next;
         }
         if entry.next != NONE {
-            let previous = if entry.previous == slot { entry.next } else { entry.previous };
+            let previous = if entry.previous == slot {
+                entry.next
+            } else {
+                entry.previous
+            };
             self.entries[entry.next as usize].previous = previous;
         }
         self.entries[slot as usize].previous = NONE;
@@ -168,9 +185,12 @@ mod tests {
                 wheel.file_in(slot as u32, ticks);
             }
             wheel.advance();
-            let expected: Vec<u32> =
-                (0..40).filter(|&slot| table[slot as usize] == Some(tick)).collect();
-            expected.iter().for_each(|&slot| table[slot as usize] = None);
+            let expected: Vec<u32> = (0..40)
+                .filter(|&slot| table[slot as usize] == Some(tick))
+                .collect();
+            expected
+                .iter()
+                .for_each(|&slot| table[slot as usize] = None);
             assert_eq!(due(&mut wheel), expected, "tick {tick}");
         }
     }

@@ -43,9 +43,18 @@ mod tests {
 
     #[test]
     fn a_counter_tells_its_name_value_and_meaning() {
-        let fruit = Fruit { apples: 2, ..Fruit::default() };
-        let shown: Vec<_> =
-            fruit.metrics().iter().map(|m| (m.name, m.value, m.meaning)).collect();
-        assert_eq!(shown, [("apples", 2, "Apples eaten."), ("pears", 0, "Pears eaten.")]);
+        let fruit = Fruit {
+            apples: 2,
+            ..Fruit::default()
+        };
+        let shown: Vec<_> = fruit
+            .metrics()
+            .iter()
+            .map(|m| (m.name, m.value, m.meaning))
+            .collect();
+        assert_eq!(
+            shown,
+            [("apples", 2, "Apples eaten."), ("pears", 0, "Pears eaten.")]
+        );
     }
 }

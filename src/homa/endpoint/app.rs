@@ -41,8 +41,12 @@ impl Endpoint {
     /// [`Notify`] still open is answered with [`Error::Canceled`].
     pub fn close(&mut self, now: Instant, socket: SocketKey) {
         self.sockets.close(socket);
-        let rpcs: Vec<_> =
-            self.rpcs.iter().filter(|(_, rpc)| rpc.socket == socket).map(|(key, _)| key).collect();
+        let rpcs: Vec<_> = self
+            .rpcs
+            .iter()
+            .filter(|(_, rpc)| rpc.socket == socket)
+            .map(|(key, _)| key)
+            .collect();
         rpcs.into_iter().for_each(|key| self.end(now, key));
     }
 
@@ -146,17 +150,27 @@ impl Endpoint {
 
     /// Whether a request was taken and not answered yet.
     pub fn in_service(&self, rpc: RpcKey) -> bool {
-        self.rpcs.get(rpc).is_some_and(|rpc| matches!(rpc.state, State::InService))
+        self.rpcs
+            .get(rpc)
+            .is_some_and(|rpc| matches!(rpc.state, State::InService))
     }
 
     /// The client RPC of that id.
     pub fn client_rpc(&self, id: RpcId) -> Option<RpcKey> {
-        if id.is_client() { self.find_client(id) } else { None }
+        if id.is_client() {
+            self.find_client(id)
+        } else {
+            None
+        }
     }
 
     /// The server RPC of that id, odd as this side knows it, and that client.
     pub fn server_rpc(&self, id: RpcId, peer: Addr) -> Option<RpcKey> {
-        if id.is_client() { None } else { self.find_server(id, peer) }
+        if id.is_client() {
+            None
+        } else {
+            self.find_server(id, peer)
+        }
     }
 
     /// The outcome that an event announced; `None` if it was taken, or the RPC is gone.
@@ -228,15 +242,23 @@ impl Endpoint {
 
     /// Completes a client RPC with an error; one that is done already gets it too. Rule RP-11.
     pub(super) fn fail(&mut self, now: Instant, key: RpcKey, error: Error) {
-        let Some(rpc) = self.rpcs.get_mut(key) else { return };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
         let (socket, tag) = (rpc.socket, rpc.tag);
         match std::mem::replace(&mut rpc.state, State::Done(Err(error))) {
             State::Sending(mut out) => {
-                self.tell_released(std::mem::replace(&mut out.notify, Notify::Never), Err(error));
+                self.tell_released(
+                    std::mem::replace(&mut out.notify, Notify::Never),
+                    Err(error),
+                );
                 self.drop_out(now, out);
             }
             State::Receiving(mut out, message) => {
-                self.tell_released(std::mem::replace(&mut out.notify, Notify::Never), Err(error));
+                self.tell_released(
+                    std::mem::replace(&mut out.notify, Notify::Never),
+                    Err(error),
+                );
                 self.drop_out(now, out);
                 self.drop_in(now, key, message);
             }
@@ -253,7 +275,11 @@ impl Endpoint {
         }
         self.outgoing.unfile(key);
         self.stats.failures += 1;
-        self.events.push_back(Event::Done { socket, rpc: key, tag });
+        self.events.push_back(Event::Done {
+            socket,
+            rpc: key,
+            tag,
+        });
     }
 
     fn hold(&mut self, payload: &Payload) -> Result<(), Error> {
@@ -286,20 +312,37 @@ impl Endpoint {
 
     /// Lets the server know, with a later packet, that its response was taken. Rule PE-07.
     fn save_ack(&mut self, key: RpcKey) {
-        let Some(rpc) = self.rpcs.get(key) else { return };
-        let ack = Ack { client_id: rpc.id, server_port: rpc.peer_addr.port };
+        let Some(rpc) = self.rpcs.get(key) else {
+            return;
+        };
+        let ack = Ack {
+            client_id: rpc.id,
+            server_port: rpc.peer_addr.port,
+        };
         let (peer, common) = (rpc.peer, rpc.common());
         if self.peers.get_mut(peer).save_ack(ack).is_ok() {
             return;
         }
-        self.queue(Control { peer, common, body: Body::Ack });
+        self.queue(Control {
+            peer,
+            common,
+            body: Body::Ack,
+        });
         // Each ACK packet names one RPC in its header and takes up to five of the saved acks.
         const { assert!(SAVED_ACKS_MAX == 16) };
         for _ in 0..2 {
             if let Some(ack) = self.peers.get_mut(peer).take_ack() {
                 let (id, dport) = (ack.client_id, ack.server_port);
-                let common = crate::wire::homa::Common { id, dport, ..common };
-                self.queue(Control { peer, common, body: Body::Ack });
+                let common = crate::wire::homa::Common {
+                    id,
+                    dport,
+                    ..common
+                };
+                self.queue(Control {
+                    peer,
+                    common,
+                    body: Body::Ack,
+                });
             }
         }
     }

@@ -27,7 +27,11 @@ struct Arrival {
 impl Arrival {
     /// The header of an answer that needs no RPC.
     fn answer(&self) -> Common {
-        Common { sport: self.port, dport: self.from.port, id: self.id }
+        Common {
+            sport: self.port,
+            dport: self.from.port,
+            id: self.id,
+        }
     }
 }
 
@@ -41,7 +45,12 @@ impl Endpoint {
             return Verdict::Dropped;
         };
         let from = Addr::new(meta.from, common.sport);
-        let arrival = Arrival { now, from, port: common.dport, id: common.id.peer_side() };
+        let arrival = Arrival {
+            now,
+            from,
+            port: common.dport,
+            id: common.id.peer_side(),
+        };
         match packet {
             Packet::Data(data, payload) => self.on_data(&arrival, &data, payload),
             Packet::Grant(grant) => self.on_grant(&arrival, grant),
@@ -51,7 +60,10 @@ impl Endpoint {
             Packet::Cutoffs(cutoffs) => self.on_cutoffs(&arrival, cutoffs),
             Packet::NeedAck => self.on_need_ack(&arrival),
             Packet::Ack(acks) => {
-                let own = Ack { client_id: arrival.id.peer_side(), server_port: arrival.port };
+                let own = Ack {
+                    client_id: arrival.id.peer_side(),
+                    server_port: arrival.port,
+                };
                 self.on_ack(&arrival, own);
                 acks.0.iter().for_each(|ack| self.on_ack(&arrival, *ack));
                 Verdict::Taken
@@ -65,7 +77,9 @@ impl Endpoint {
 
     /// The way to a peer was found: what waited for it goes out.
     pub fn handle_peer_up(&mut self, ip: Ip, link: LinkId) {
-        let Some(peer) = self.peers.find(ip) else { return };
+        let Some(peer) = self.peers.find(ip) else {
+            return;
+        };
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Up(link);
         for key in std::mem::take(&mut peer.parked) {
@@ -75,11 +89,20 @@ impl Endpoint {
 
     /// There is no way to a peer: what waited for one fails. Later RPCs try anew.
     pub fn handle_peer_failed(&mut self, now: Instant, ip: Ip, error: Error) {
-        let Some(peer) = self.peers.find(ip) else { return };
+        let Some(peer) = self.peers.find(ip) else {
+            return;
+        };
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Unknown;
         for key in std::mem::take(&mut peer.parked) {
             self.abort(now, key, error);
+        }
+    }
+
+    /// The link to a peer is void: the next packet to it asks for a new one.
+    pub fn handle_peer_lost(&mut self, ip: Ip) {
+        if let Some(peer) = self.peers.find(ip) {
+            self.peers.get_mut(peer).link = Link::Unknown;
         }
     }
 
@@ -151,7 +174,11 @@ impl Endpoint {
             self.stats.restarts += 1;
         }
         if theirs != ours && peer.may_send_cutoffs(tick) {
-            self.queue(Control { peer: key, common: arrival.answer(), body: Body::Cutoffs });
+            self.queue(Control {
+                peer: key,
+                common: arrival.answer(),
+                body: Body::Cutoffs,
+            });
         }
     }
 
@@ -187,7 +214,8 @@ impl Endpoint {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
-        self.servers.insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
+        self.servers
+            .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
         let peer = self.peers.get_mut(peer);
         peer.rpc_count += 1;
         peer.used_at = arrival.now;
@@ -197,7 +225,9 @@ impl Endpoint {
     /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
     fn receive(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
         let tick = self.wheel.tick();
-        let Some(rpc) = self.rpcs.get_mut(key) else { return Verdict::Dropped };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
         rpc.heard_tick = tick;
         rpc.ask_interval = self.params.resend_interval_ticks;
         match std::mem::replace(&mut rpc.state, State::Moving) {
@@ -268,7 +298,8 @@ impl Endpoint {
         if message.granted < message.len {
             let (birth, len) = (message.birth, message.len);
             message.grantee =
-                self.grants.on_start(key, birth, len, message.received, message.granted);
+                self.grants
+                    .on_start(key, birth, len, message.received, message.granted);
         }
     }
 
@@ -286,7 +317,9 @@ impl Endpoint {
             self.stats.page_wait_bytes += payload.len() as u64;
             return Verdict::Dropped;
         };
-        let Some((base, _)) = self.pool.place(run) else { return Verdict::Dropped };
+        let Some((base, _)) = self.pool.place(run) else {
+            return Verdict::Dropped;
+        };
         let (before, region) = (message.received, &self.region);
         let inserted = message.insert(now, range, |part| {
             let from = (part.start - data.offset) as usize;
@@ -305,7 +338,10 @@ impl Endpoint {
             self.grants.on_data(grantee, message.received);
         }
         if message.is_whole() {
-            let whole = Whole { run, empty_reply: message.empty_reply };
+            let whole = Whole {
+                run,
+                empty_reply: message.empty_reply,
+            };
             if let Some(grantee) = message.grantee {
                 self.grants.on_gone(grantee);
             }
@@ -316,7 +352,9 @@ impl Endpoint {
 
     /// A message is whole: the user is told.
     fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) {
-        let Some(rpc) = self.rpcs.get_mut(key) else { return };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
         let (socket, tag) = (rpc.socket, rpc.tag);
         if rpc.id.is_client() {
             let state = std::mem::replace(&mut rpc.state, State::Done(Ok(whole)));
@@ -324,7 +362,11 @@ impl Endpoint {
                 self.drop_out(now, out);
             }
             self.stats.responses += 1;
-            self.events.push_back(Event::Done { socket, rpc: key, tag });
+            self.events.push_back(Event::Done {
+                socket,
+                rpc: key,
+                tag,
+            });
         } else {
             rpc.state = State::Requested(whole);
             self.stats.requests_in += 1;
@@ -338,7 +380,9 @@ impl Endpoint {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;
         };
-        let Some(rpc) = self.rpcs.get_mut(key) else { return Verdict::Dropped };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
         rpc.heard_tick = tick;
         rpc.ask_interval = self.params.resend_interval_ticks;
         let Some(out) = rpc.msg_out_mut() else {
@@ -352,9 +396,13 @@ impl Endpoint {
     }
 
     fn on_resend(&mut self, arrival: &Arrival, resend: Resend) -> Verdict {
-        let Some(key) = self.find(arrival) else { return self.on_resend_unknown(arrival) };
+        let Some(key) = self.find(arrival) else {
+            return self.on_resend_unknown(arrival);
+        };
         let (tick, interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
-        let Some(rpc) = self.rpcs.get_mut(key) else { return Verdict::Dropped };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
         let Some(out) = rpc.msg_out_mut() else {
             // A server without a response is at work; a client that is done needs nothing more.
             match rpc.id.is_client() {
@@ -401,7 +449,11 @@ impl Endpoint {
             }
         }
         self.stats.unknown_rpc += 1;
-        self.queue(Control { peer, common: arrival.answer(), body });
+        self.queue(Control {
+            peer,
+            common: arrival.answer(),
+            body,
+        });
         Verdict::Taken
     }
 
@@ -416,7 +468,9 @@ impl Endpoint {
         }
         let (tick, interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
         let priority = self.params.num_priorities - 1;
-        let Some(rpc) = self.rpcs.get_mut(key) else { return Verdict::Dropped };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
         let State::Sending(out) = &mut rpc.state else {
             // Part of the response is here, so the notice is older than the truth.
             self.stats.late_unknowns += 1;
@@ -456,7 +510,11 @@ impl Endpoint {
             self.stats.peers_full += 1;
             return Verdict::Dropped;
         };
-        let key = if arrival.id.is_client() { self.find(arrival) } else { None };
+        let key = if arrival.id.is_client() {
+            self.find(arrival)
+        } else {
+            None
+        };
         let missing = key.filter(|&key| {
             let state = self.rpcs.get(key).map(|rpc| &rpc.state);
             matches!(state, Some(State::Sending(_) | State::Receiving(..)))
@@ -469,7 +527,11 @@ impl Endpoint {
                     self.ask_for_missing(key);
                 }
             }
-            None => self.queue(Control { peer, common: arrival.answer(), body: Body::Ack }),
+            None => self.queue(Control {
+                peer,
+                common: arrival.answer(),
+                body: Body::Ack,
+            }),
         }
         Verdict::Taken
     }
@@ -502,7 +564,9 @@ impl Endpoint {
             };
             rpc.heard_tick = tick;
             rpc.asked_tick = tick;
-            let Some(message) = rpc.msg_in_mut() else { continue };
+            let Some(message) = rpc.msg_in_mut() else {
+                continue;
+            };
             message.place = Place::Run(run);
             let (birth, len, granted) = (message.birth, message.len, message.granted);
             if granted < len {
@@ -512,7 +576,11 @@ impl Endpoint {
                 }
             }
             let priority = self.params.num_priorities.saturating_sub(2);
-            let resend = Resend { offset: 0, length: None, priority };
+            let resend = Resend {
+                offset: 0,
+                length: None,
+                priority,
+            };
             self.queue_control(key, Body::Resend(resend));
             self.file_timer(now, key, self.params.resend_ticks);
         }

@@ -222,10 +222,18 @@ impl Endpoint {
     /// # Panics
     /// If an invariant is broken.
     pub fn check(&self) {
-        assert_eq!(self.grants.incoming(), self.grants.count_incoming(), "sum of incoming bytes");
+        assert_eq!(
+            self.grants.incoming(),
+            self.grants.count_incoming(),
+            "sum of incoming bytes"
+        );
         assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
         let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
-        assert_eq!(rpcs as usize, self.rpcs.len(), "RPCs counted at their peers");
+        assert_eq!(
+            rpcs as usize,
+            self.rpcs.len(),
+            "RPCs counted at their peers"
+        );
         for (_, rpc) in self.rpcs.iter() {
             match &rpc.state {
                 State::Sending(out) | State::Replying(out) => check_out(out),
@@ -246,7 +254,10 @@ impl Endpoint {
         const V6_EXTRA: u16 = 20;
         let packet_max = self.params.packet_max - if ip.is_v4() { 0 } else { V6_EXTRA };
         let payload_max = u32::from(packet_max) - DATA_LEN as u32;
-        Cut { payload_max, unsched: self.params.unsched_bytes }
+        Cut {
+            payload_max,
+            unsched: self.params.unsched_bytes,
+        }
     }
 
     /// The client RPC that `id` names.
@@ -261,7 +272,8 @@ impl Endpoint {
     #[inline]
     fn find_server(&self, id: RpcId, from: Addr) -> Option<RpcKey> {
         let slot = self.servers.find(self.server_hash(id, from.ip), |slot| {
-            self.rpc_at(slot).is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
+            self.rpc_at(slot)
+                .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
         })?;
         self.current(slot)
     }
@@ -294,12 +306,19 @@ impl Endpoint {
 
     /// Names a finished RPC of one life of its client.
     fn finished_hash(&self, id: RpcId, from: Addr, incarnation: u32) -> u64 {
-        self.servers.hash(from.ip.0 ^ u128::from(incarnation) << 64, from.port, id.0)
+        self.servers
+            .hash(from.ip.0 ^ u128::from(incarnation) << 64, from.port, id.0)
     }
 
     fn queue_control(&mut self, rpc: RpcKey, body: Body) {
-        let Some(rpc) = self.rpcs.get(rpc) else { return };
-        let control = Control { peer: rpc.peer, common: rpc.common(), body };
+        let Some(rpc) = self.rpcs.get(rpc) else {
+            return;
+        };
+        let control = Control {
+            peer: rpc.peer,
+            common: rpc.common(),
+            body,
+        };
         self.queue(control);
     }
 
@@ -311,7 +330,9 @@ impl Endpoint {
 
     /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
     fn file_out(&mut self, key: RpcKey) {
-        let Some(rpc) = self.rpcs.get_mut(key) else { return };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
         let peer = self.peers.get_mut(rpc.peer);
         match peer.link {
             Link::Up(_) => {}
@@ -350,9 +371,12 @@ impl Endpoint {
 
     /// Ends an RPC: it is in no list any more, and what it held is given back.
     fn end(&mut self, now: Instant, key: RpcKey) {
-        let Some(rpc) = self.rpcs.remove(key) else { return };
+        let Some(rpc) = self.rpcs.remove(key) else {
+            return;
+        };
         if !rpc.id.is_client() {
-            self.servers.remove(self.server_hash(rpc.id, rpc.peer_addr.ip), key.index());
+            self.servers
+                .remove(self.server_hash(rpc.id, rpc.peer_addr.ip), key.index());
             if rpc.was_handed_over() {
                 let hash = self.finished_hash(rpc.id, rpc.peer_addr, rpc.incarnation);
                 self.stats.finished_overflow += u64::from(self.finished.insert(now, hash));
@@ -416,7 +440,11 @@ impl Endpoint {
 }
 
 fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
-    Waiter { len: message.len, birth: message.birth, rpc }
+    Waiter {
+        len: message.len,
+        birth: message.birth,
+        rpc,
+    }
 }
 
 fn check_out(out: &MsgOut) {
@@ -424,7 +452,10 @@ fn check_out(out: &MsgOut) {
 }
 
 fn check_in(message: &MsgIn) {
-    assert!(message.granted <= message.len && message.received <= message.len, "{message:?}");
+    assert!(
+        message.granted <= message.len && message.received <= message.len,
+        "{message:?}"
+    );
 }
 
 #[cfg(test)]

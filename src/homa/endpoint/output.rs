@@ -79,7 +79,12 @@ impl Endpoint {
             out.sched_priority
         };
         let end = range.end;
-        let piece = Piece { range, priority, incoming: unsched, retransmit: false };
+        let piece = Piece {
+            range,
+            priority,
+            incoming: unsched,
+            retransmit: false,
+        };
         let sent = self.emit_data(key, piece, room)?;
         self.on_transmitted(now, key, end);
         Some(sent)
@@ -89,7 +94,9 @@ impl Endpoint {
     #[inline]
     fn on_transmitted(&mut self, now: Instant, key: RpcKey, end: u32) {
         let tick = self.wheel.tick();
-        let Some(rpc) = self.rpcs.get_mut(key) else { return };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
         rpc.heard_tick = tick;
         let is_server = !rpc.id.is_client();
         let Some(out) = rpc.msg_out_mut() else { return };
@@ -127,7 +134,16 @@ impl Endpoint {
             out.retransmit_filed = true;
             self.outgoing.file_retransmit(key);
         }
-        let sent = self.emit_data(key, Piece { range, priority, incoming, retransmit: true }, room);
+        let sent = self.emit_data(
+            key,
+            Piece {
+                range,
+                priority,
+                incoming,
+                retransmit: true,
+            },
+            room,
+        );
         self.stats.retransmits_out += u64::from(sent.is_some());
         sent
     }
@@ -147,7 +163,11 @@ impl Endpoint {
         let header = Data {
             message_length: out.len,
             incoming: piece.incoming,
-            ack: if piece.retransmit { None } else { peer.take_ack() },
+            ack: if piece.retransmit {
+                None
+            } else {
+                peer.take_ack()
+            },
             cutoff_version: peer.cutoffs.version,
             retransmit: piece.retransmit,
             empty_reply: matches!(out.payload, Payload::EmptyReply),
@@ -163,14 +183,20 @@ impl Endpoint {
         let (start, end) = (piece.range.start as usize, piece.range.end as usize);
         match &out.payload {
             Payload::Buffer(buf) => payload.copy_from_slice(&buf[start..end]),
-            Payload::Received { run, start: skip, .. } => {
+            Payload::Received {
+                run, start: skip, ..
+            } => {
                 let (base, _) = self.pool.place(*run)?;
                 self.region.read((base + skip) as usize + start, payload);
             }
             Payload::EmptyReply => payload.fill(0),
         }
         self.stats.data_out += 1;
-        Some(Sent { len: (DATA_LEN + len) as u16, link, priority: piece.priority })
+        Some(Sent {
+            len: (DATA_LEN + len) as u16,
+            link,
+            priority: piece.priority,
+        })
     }
 
     fn emit_grant(&mut self, decision: Decision, room: &mut [u8]) -> Option<Sent> {
@@ -180,9 +206,17 @@ impl Endpoint {
         rpc.heard_tick = tick;
         rpc.msg_in_mut()?.granted = decision.offset;
         let link = self.link_for_control(peer)?;
-        let len = Grant { offset: decision.offset, priority: decision.priority }.emit(&common, room);
+        let len = Grant {
+            offset: decision.offset,
+            priority: decision.priority,
+        }
+        .emit(&common, room);
         self.stats.grants_out += 1;
-        Some(Sent { len: len as u16, link, priority: self.params.num_priorities - 1 })
+        Some(Sent {
+            len: len as u16,
+            link,
+            priority: self.params.num_priorities - 1,
+        })
     }
 
     fn emit_control(&mut self, control: &Control, room: &mut [u8]) -> Option<Sent> {
@@ -216,12 +250,17 @@ impl Endpoint {
                 stats.acks_out += 1;
                 let peer = self.peers.get_mut(control.peer);
                 let mut acks = Acks::default();
-                acks.0.extend(std::iter::from_fn(|| peer.take_ack()).take(ACKS_MAX));
+                acks.0
+                    .extend(std::iter::from_fn(|| peer.take_ack()).take(ACKS_MAX));
                 Packet::Ack(acks)
             }
         };
         let len = wire::emit(&control.common, &packet, room);
-        Some(Sent { len: len as u16, link, priority: self.params.num_priorities - 1 })
+        Some(Sent {
+            len: len as u16,
+            link,
+            priority: self.params.num_priorities - 1,
+        })
     }
 
     /// The link for a packet that may get lost: if it is not known, it is asked for, and the

@@ -53,7 +53,11 @@ impl Endpoint {
             return;
         }
         let next = self.last_tick_at + self.params.tick;
-        self.last_tick_at = if now < next + self.params.tick { next } else { now };
+        self.last_tick_at = if now < next + self.params.tick {
+            next
+        } else {
+            now
+        };
         self.wheel.advance();
         self.look_at_due(now);
     }
@@ -65,7 +69,9 @@ impl Endpoint {
                 self.due_left = false;
                 return;
             };
-            let Some(key) = self.rpcs.key_at(slot) else { continue };
+            let Some(key) = self.rpcs.key_at(slot) else {
+                continue;
+            };
             match self.look(now, key) {
                 Look::Again(ticks) => self.wheel.file_in(slot, ticks),
                 Look::Done => {}
@@ -75,7 +81,9 @@ impl Endpoint {
     }
 
     fn look(&mut self, now: Instant, key: RpcKey) -> Look {
-        let Some(rpc) = self.rpcs.get(key) else { return Look::Done };
+        let Some(rpc) = self.rpcs.get(key) else {
+            return Look::Done;
+        };
         if !rpc.id.is_client() && rpc.incarnation != self.peers.get(rpc.peer).incarnation {
             self.end(now, key);
             return Look::Done;
@@ -84,7 +92,10 @@ impl Endpoint {
             State::Sending(out) => (true, out.is_sendable()),
             State::Receiving(_, message) | State::Incoming(message) => {
                 // Rules TM-02, TM-03: nothing is owed to us.
-                (true, message.has_all_granted() || message.place == Place::Waiting)
+                (
+                    true,
+                    message.has_all_granted() || message.place == Place::Waiting,
+                )
             }
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
@@ -110,7 +121,9 @@ impl Endpoint {
     /// The peer owes us something. `asks`: a message of its, rather than grants for one of ours.
     fn look_at_silent(&mut self, now: Instant, key: RpcKey, asks: bool) -> Look {
         let tick = self.wheel.tick();
-        let Some(rpc) = self.rpcs.get_mut(key) else { return Look::Done };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Look::Done;
+        };
         let silent = tick.wrapping_sub(rpc.heard_tick);
         let left = self.params.timeout_ticks.saturating_sub(silent);
         if left == 0 {
@@ -128,7 +141,11 @@ impl Endpoint {
             return Look::Again(wait.min(left));
         }
         let (peer, interval) = (rpc.peer, rpc.ask_interval);
-        if !self.peers.get_mut(peer).may_resend(tick, self.params.resends_per_peer_tick) {
+        if !self
+            .peers
+            .get_mut(peer)
+            .may_resend(tick, self.params.resends_per_peer_tick)
+        {
             return Look::Again(1);
         }
         self.ask_for_missing(key);
@@ -139,17 +156,27 @@ impl Endpoint {
     pub(super) fn ask_for_missing(&mut self, key: RpcKey) {
         let tick = self.wheel.tick();
         let priority = self.params.num_priorities - 1;
-        let Some(rpc) = self.rpcs.get_mut(key) else { return };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
         rpc.asked_tick = tick;
         let Some(message) = rpc.msg_in_mut() else {
-            let resend = Resend { offset: 0, length: None, priority };
+            let resend = Resend {
+                offset: 0,
+                length: None,
+                priority,
+            };
             self.queue_control(key, Body::Resend(resend));
             return;
         };
         let missing: Vec<_> = message.missing().collect();
         for range in missing {
             let length = Some(range.end - range.start);
-            let resend = Resend { offset: range.start, length, priority };
+            let resend = Resend {
+                offset: range.start,
+                length,
+                priority,
+            };
             self.queue_control(key, Body::Resend(resend));
         }
     }
@@ -158,7 +185,9 @@ impl Endpoint {
     fn look_at_sent(&mut self, now: Instant, key: RpcKey) -> Look {
         let tick = self.wheel.tick();
         let params = &self.params;
-        let Some(rpc) = self.rpcs.get_mut(key) else { return Look::Done };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Look::Done;
+        };
         let since_sent = tick.wrapping_sub(rpc.sent_tick);
         if since_sent >= params.need_ack_give_up_ticks {
             self.stats.unacked += 1;
