@@ -243,26 +243,39 @@ impl Stack {
         if !self.routes.is_own(to) {
             return Err(Odd::NotOurs);
         }
-        if !self.neighbors.is_as_known(now, from, mac) {
-            if !is_host(from) || self.routes.is_own(from) {
-                return Err(Odd::BadSource);
-            }
-            let source = self.routes.source_for(from);
-            let word = Word::Speech;
-            self.neighbors.handle_word(now, (from, mac), source, word);
-        }
-        let payload = packet.payload();
         let protocol = u8::from(packet.next_header());
         if protocol == self.ip_protocol {
+            if !self.neighbors.is_as_known(now, from, mac) {
+                self.note_sender(now, from, mac)?;
+            }
             self.stats.homa_received += 1;
             let meta = Meta { from, to };
-            let packet = payload;
+            let packet = packet.payload();
             return Ok(Some(Ingress::Homa { meta, packet }));
         }
-        if protocol == icmp::PROTOCOL {
-            return self.receive_icmp(Meta { from, to }, mac, payload);
+        if protocol != icmp::PROTOCOL {
+            return Err(Odd::OtherProtocol);
         }
-        Err(Odd::OtherProtocol)
+        if !self.may_send(from) {
+            return Err(Odd::BadSource);
+        }
+        self.receive_icmp(Meta { from, to }, mac, packet.payload())
+    }
+
+    /// Takes in where a sender is that we do not know, or not there.
+    fn note_sender(&mut self, now: Instant, from: Ip, mac: [u8; 6]) -> Result<(), Odd> {
+        if !self.may_send(from) {
+            return Err(Odd::BadSource);
+        }
+        let source = self.routes.source_for(from);
+        self.neighbors
+            .handle_word(now, (from, mac), source, Word::Speech);
+        Ok(())
+    }
+
+    /// Whether a packet may come from there.
+    fn may_send(&self, from: Ip) -> bool {
+        is_host(from) && !self.routes.is_own(from)
     }
 
     fn receive_icmp(
