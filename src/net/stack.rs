@@ -8,7 +8,7 @@ use super::arp::{self, Arp};
 use super::icmp::{self, Limiter, Message, Quote};
 use super::neighbor::{Neighbors, Request, Word};
 use super::outbox::Outbox;
-use super::route::{Routes, is_host};
+use super::route::Routes;
 use super::template::{ETHERNET_LEN, HEADERS_LEN, IPV4_LEN, Template};
 use super::{Event, Ingress, Params, Stats};
 use crate::addr::{Ip, LinkId, Meta, Sent};
@@ -131,6 +131,7 @@ impl Stack {
     /// frame lies. `None` if the link is void: then the packet is lost, as any may be.
     #[inline]
     pub fn seal(&mut self, slot: &mut [u8], sent: &Sent) -> Option<(Range<usize>, TxMeta)> {
+        debug_assert!(usize::from(sent.len) + IPV4_LEN <= usize::from(self.mtu));
         let Some(template) = self.neighbors.use_link(self.now, sent.link) else {
             self.stats.stale_links += 1;
             return None;
@@ -275,7 +276,7 @@ impl Stack {
 
     /// Whether a packet may come from there.
     fn may_send(&self, from: Ip) -> bool {
-        is_host(from) && !self.routes.is_own(from)
+        self.routes.is_host(from) && !self.routes.is_own(from)
     }
 
     fn receive_icmp(

@@ -144,7 +144,7 @@ fn odd_frames_are_counted_and_dropped() {
     };
     let at_ip = |at: usize, value: u8| bent(&good, |ip| ip[at] = value);
     type Counter = fn(&Stats) -> u64;
-    let cases: [(Vec<u8>, Counter); 20] = [
+    let cases: [(Vec<u8>, Counter); 21] = [
         (good[..13].to_vec(), |s| s.truncated),
         (good[..33].to_vec(), |s| s.truncated),
         (good[..good.len() - 1].to_vec(), |s| s.truncated),
@@ -156,6 +156,7 @@ fn odd_frames_are_counted_and_dropped() {
         (at_frame(11, 1), |s| s.bad_source), // Our own link address.
         (at_ip(15, 1), |s| s.bad_source),    // Our own address.
         (at_ip(12, 224), |s| s.bad_source),
+        (at_ip(15, 255), |s| s.bad_source),
         (at_frame(12, 0x86), |s| s.other_ethertype),
         (at_ip(9, 6), |s| s.other_protocol),
         (at_frame(14, 0x55), |s| s.bad_header),
