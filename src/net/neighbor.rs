@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::headers::Template;
 use super::route::Hop;
-use super::template::Template;
 use super::{Event, NeighborStats, Params};
 use crate::addr::{Ip, LinkId};
 use crate::error::Error;
