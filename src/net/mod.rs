@@ -3,8 +3,8 @@
 //! Frames go in, Homa's packets come out; Homa's packets go in, frames come out. Neighbours are
 //! asked for, remembered and asked again here. No clock, no socket, no thread.
 //!
-//! Addresses are 128 bits throughout and the header templates know their own length, so that IPv6
-//! and its neighbour discovery can stand beside IPv4 and ARP.
+//! IPv4 so far. Addresses are 128 bits throughout, and where a frame begins in a slot is told and
+//! not assumed, so that IPv6 and its neighbour discovery can stand beside IPv4 and ARP.
 
 mod arp;
 mod headers;
@@ -13,7 +13,6 @@ mod neighbor;
 mod outbox;
 mod route;
 mod stack;
-
 #[cfg(test)]
 mod tests;
 
