@@ -29,6 +29,13 @@ impl Keyed {
             factor: rng.next_u64() | 1,
         }
     }
+
+    /// The hash of two words, for tables that hold no keys of their own.
+    #[inline]
+    pub const fn hash2(self, first: u64, second: u64) -> u64 {
+        let state = fold(fold(self.start ^ first, self.factor) ^ second, self.factor);
+        fold(state, self.factor.rotate_left(32))
+    }
 }
 
 impl std::fmt::Debug for Keyed {

@@ -213,8 +213,8 @@ impl Params {
     /// Smallest MTU. Source: RFC 791: every host must take datagrams of 576 bytes.
     pub const MTU_MIN: u16 = 576;
 
-    /// Most neighbours that a [`LinkId`] can name.
-    pub const NEIGHBORS_LIMIT: usize = 65_535;
+    /// Most neighbours that a [`LinkId`] can name; the last ones name our own addresses.
+    pub const NEIGHBORS_LIMIT: usize = 65_536 - LinkId::LOOPBACKS as usize;
 
     /// Tells what is wrong, and what would be right.
     pub fn validate(&self) -> Result<(), &'static str> {

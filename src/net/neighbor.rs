@@ -154,8 +154,11 @@ impl Neighbors {
         peer: Ip,
         hop: Hop,
     ) -> Result<Option<LinkId>, Error> {
+        if let Hop::Own(own) = hop {
+            return Ok(Some(LinkId::loopback(own)));
+        }
         let Some(index) = self.find_or_ask(now, peer, hop)? else {
-            return Ok(Some(LinkId::LOOPBACK));
+            return Ok(None);
         };
         let peer = &mut self.peers[usize::from(index)];
         if self.links[usize::from(index)].is_up {
@@ -285,7 +288,7 @@ impl Neighbors {
             return Ok(Some(index));
         }
         let index = match hop {
-            Hop::Own => return Ok(None),
+            Hop::Own(_) => return Ok(None),
             Hop::Direct { source } => self.ask(now, peer, source)?,
             Hop::Gateway { gateway, source } => {
                 let via = match self.by_ip.get(&gateway) {

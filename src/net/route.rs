@@ -15,7 +15,7 @@ pub struct Interface {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
     /// An address of ours.
-    Own,
+    Own(u8),
     /// The peer itself, from `source`.
     Direct {
         source: Ip,
@@ -40,6 +40,17 @@ impl Routes {
         }
     }
 
+    /// Which of our addresses this is.
+    fn own_number(&self, ip: Ip) -> Option<u8> {
+        let own = self.interfaces.iter().position(|own| own.ip == ip)?;
+        u8::try_from(own).ok()
+    }
+
+    /// Our address of that number.
+    pub(super) fn own(&self, number: u8) -> Option<Ip> {
+        self.interfaces.get(usize::from(number)).map(|own| own.ip)
+    }
+
     #[inline]
     pub(super) fn is_own(&self, ip: Ip) -> bool {
         self.interfaces.iter().any(|own| own.ip == ip)
@@ -58,8 +69,8 @@ impl Routes {
     }
 
     pub(super) fn hop(&self, peer: Ip) -> Result<Hop, Error> {
-        if self.is_own(peer) {
-            return Ok(Hop::Own);
+        if let Some(own) = self.own_number(peer) {
+            return Ok(Hop::Own(own));
         }
         if !peer.is_v4() {
             return Err(Error::FamilyNotSupported);
@@ -134,7 +145,7 @@ mod tests {
         assert_eq!(direct(Ip::v4(10, 0, 0, 2)), Ok(Hop::Direct { source }));
         let source = Ip::v4(10, 0, 1, 1);
         assert_eq!(direct(Ip::v4(10, 0, 1, 0)), Ok(Hop::Direct { source }));
-        assert_eq!(direct(source), Ok(Hop::Own));
+        assert_eq!(direct(source), Ok(Hop::Own(0)));
     }
 
     #[test]

@@ -170,6 +170,11 @@ impl Stack {
             }
     }
 
+    /// Our address of that number, as [`LinkId::as_loopback`] tells it; the first is number 0.
+    pub fn own(&self, number: u8) -> Option<Ip> {
+        self.routes.own(number)
+    }
+
     /// Whether this is an address of ours.
     pub fn is_own(&self, ip: Ip) -> bool {
         self.routes.is_own(ip)
