@@ -12,6 +12,7 @@
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
 //! | [`runtime`] | the loop that turns them all |
+//! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -31,3 +32,6 @@ pub mod time;
 
 #[forbid(unsafe_code)]
 pub mod device;
+
+#[cfg(feature = "dpdk")]
+pub mod dpdk;

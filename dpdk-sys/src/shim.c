@@ -25,6 +25,14 @@ void shim_mempool_put_bulk(struct rte_mempool *pool, struct rte_mbuf *const *mbu
 	rte_mempool_put_bulk(pool, (void *const *)mbufs, count);
 }
 
+void shim_ring_drain(struct rte_ring *ring)
+{
+	void *mbuf;
+
+	while (rte_ring_dequeue(ring, &mbuf) == 0)
+		rte_pktmbuf_free(mbuf);
+}
+
 /* `struct rte_eth_link` has bit fields, an alignment and, from 24.11 on, a union. */
 int shim_link(uint16_t port, uint32_t *speed_mbps, int *up)
 {

@@ -69,6 +69,9 @@ int shim_mempool_get_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uin
 /* Takes back mbufs as they came: one segment each, not shared, nothing attached. */
 void shim_mempool_put_bulk(struct rte_mempool *pool, struct rte_mbuf *const *mbufs, uint32_t count);
 
+/* Frees all packets that wait in a ring. */
+void shim_ring_drain(struct rte_ring *ring);
+
 /* Speed in Mb/s, and whether it is up; a negative errno if the port is gone. */
 int shim_link(uint16_t port, uint32_t *speed_mbps, int *up);
 
