@@ -75,4 +75,15 @@ void shim_ring_drain(struct rte_ring *ring);
 /* Speed in Mb/s, and whether it is up; a negative errno if the port is gone. */
 int shim_link(uint16_t port, uint32_t *speed_mbps, int *up);
 
+/* Bytes of the packets that shim_two_packets sends. */
+enum { SHIM_TWO_PACKETS_LEN = 154 };
+
+/*
+ * Sends `batch` (1 to 32) packets from one port to the other and as many back, `rounds` times, as
+ * a C program would: in fresh mbufs, each written whole, read whole and freed. 0, or -1 if the
+ * ports are no empty pair, or the pool has too few mbufs.
+ */
+int shim_two_packets(uint16_t client, uint16_t server, struct rte_mempool *pool, uint16_t batch,
+		     uint32_t rounds);
+
 #endif

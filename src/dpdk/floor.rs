@@ -1,24 +1,22 @@
 //! What DPDK costs before any protocol: figures for ours to stand beside, taken in the same run.
 
-use std::hint::black_box;
-use std::ptr;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
+use dpdk_sys as sys;
 
 use super::clock::ticks;
-use super::mbuf::Mbuf;
 use super::port::Port;
-use crate::device::{Device, NET_ROOM, RX_BURST, TxMeta};
+use crate::device::{Device, RX_BURST, TxMeta};
 
 /// Bytes of a frame with a small request: Ethernet 14, IPv4 20, Homa's DATA header 56, 64 B.
-pub const SMALL_FRAME_LEN: usize = 154;
+pub const SMALL_FRAME_LEN: usize = sys::SHIM_TWO_PACKETS_LEN as usize;
+
+// 14 + 20 + 56 + 64.
+const _: () = assert!(SMALL_FRAME_LEN == 154);
 
 /// Bytes of a ping's frame.
 pub const PING_LEN: usize = 64;
-
-/// Where frames begin in their mbufs, as real ones do.
-const START: usize = NET_ROOM - 34;
 
 /// How long a ping waits for its answer before it counts as lost.
 const PING_TIMEOUT: Duration = Duration::from_millis(100);
@@ -27,6 +25,8 @@ const PING_TIMEOUT: Duration = Duration::from_millis(100);
 /// [`ring_pair`](super::ring_pair), each in a fresh mbuf of [`SMALL_FRAME_LEN`] bytes that is
 /// written whole and read whole, `batch` (1 to [`RX_BURST`]) at a time. The mean over `rounds`.
 ///
+/// Plain DPDK, in C: its own mempool, and its burst functions as the headers have them.
+///
 /// # Panics
 /// If the ports are not such a pair, with nothing on the way between them.
 pub fn two_packets(client: &mut Port, server: &mut Port, batch: usize, rounds: u32) -> f64 {
@@ -34,49 +34,17 @@ pub fn two_packets(client: &mut Port, server: &mut Port, batch: usize, rounds: u
         (1..=RX_BURST).contains(&batch),
         "a batch of {batch} is not within 1..={RX_BURST}"
     );
-    let pattern = black_box([0xa5; SMALL_FRAME_LEN]);
-    let mut sum = 0;
-    let start = ticks();
-    for _ in 0..rounds {
-        sum ^= pass(client, server, batch, &pattern);
-        sum ^= pass(server, client, batch, &pattern);
-    }
-    let passed = ticks() - start;
-    black_box(sum);
-    passed as f64 / (f64::from(rounds) * batch as f64)
-}
-
-/// One batch from here to there.
-fn pass(from: &mut Port, to: &mut Port, batch: usize, pattern: &[u8; SMALL_FRAME_LEN]) -> u64 {
-    let mut frames = ArrayVec::<Mbuf, RX_BURST>::new();
-    from.stash.fill(batch);
-    for _ in 0..batch {
-        let mut mbuf = from.stash.take().expect("the pool covers a burst");
-        mbuf.room(START + SMALL_FRAME_LEN)[START..].copy_from_slice(pattern);
-        mbuf.place(START, SMALL_FRAME_LEN);
-        frames.push(mbuf);
-    }
-    let sent = from.queues().transmit(&mut frames);
-    let mut burst = [ptr::null_mut(); RX_BURST];
-    let received = to.queues().receive(&mut burst);
-    assert!(
-        sent == batch && received == batch,
-        "the ports are no empty pair"
+    let (a, b, pool) = (
+        client.device.id,
+        server.device.id,
+        client.stash.pool().as_ptr(),
     );
-    let mut sum = 0u64;
-    for &raw in &burst[..received] {
-        // SAFETY: the driver gave the first `received` mbufs to us alone.
-        let mbuf = unsafe { Mbuf::from_raw(raw) };
-        let words = mbuf.data().chunks_exact(8);
-        for &byte in words.remainder() {
-            sum = sum.wrapping_add(u64::from(byte));
-        }
-        for word in words {
-            sum = sum.wrapping_add(u64::from_ne_bytes(word.try_into().expect("8 bytes")));
-        }
-        to.stash.give(mbuf);
-    }
-    sum
+    let start = ticks();
+    // SAFETY: two running ports, whose only user this thread is, and the pool of their queues.
+    let error = unsafe { sys::shim_two_packets(a, b, pool, batch as u16, rounds) };
+    let passed = ticks() - start;
+    assert_eq!(error, 0, "the ports are no empty pair");
+    passed as f64 / (f64::from(rounds) * batch as f64)
 }
 
 /// What a bare ping-pong between two ports showed.

@@ -45,7 +45,7 @@ pub struct Port {
     slot_len: usize,
     caps: Caps,
     counters: Counters,
-    pub(super) interface: Option<Interface>,
+    interface: Option<Interface>,
     _lock: Option<InterfaceLock>,
     _wires: Option<Rc<Wires>>,
 }
@@ -53,7 +53,7 @@ pub struct Port {
 /// The driver's functions and queues, as they are while the device runs. Called directly, without
 /// a C function in between: that saves some 60 cycles per RPC.
 #[derive(Clone, Copy)]
-pub(super) struct Queues {
+struct Queues {
     rx: Burst,
     rx_queue: *mut c_void,
     tx: Burst,
@@ -168,10 +168,6 @@ impl Port {
         let pool = self.stash.pool();
         (pool.count(), pool.available() + self.stash.len() as u32)
     }
-
-    pub(super) fn queues(&self) -> Queues {
-        self.queues
-    }
 }
 
 impl Device for Port {
@@ -252,7 +248,7 @@ impl Device for Port {
 
 impl Queues {
     /// Takes what waits, at most as many as fit, and tells how many there were.
-    pub(super) fn receive(&self, into: &mut [*mut sys::rte_mbuf]) -> usize {
+    fn receive(&self, into: &mut [*mut sys::rte_mbuf]) -> usize {
         let max = into.len() as u16; // A burst.
         // SAFETY: function and queue are of one running device, whose only user this thread is;
         // it writes at most `max` pointers.
@@ -261,8 +257,7 @@ impl Queues {
     }
 
     /// Hands over a batch and keeps of it, in order, what was not taken. Tells how many were.
-    #[inline]
-    pub(super) fn transmit<const N: usize>(&self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
+    fn transmit<const N: usize>(&self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
         let count = batch.len();
         // SAFETY: function and queue are of one running device, whose only user this thread is.
         // An `Mbuf` is a pointer to an mbuf of ours, so these are `count` of them; `count` is a
