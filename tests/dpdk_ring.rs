@@ -194,6 +194,23 @@ fn the_eal_starts_once() {
 }
 
 #[test]
+fn an_eal_that_failed_to_start_says_so_ever_after() {
+    in_child(|| {
+        // 64 TiB.
+        let error = Eal::start(&EalParams {
+            memory_mib: 64 << 20,
+            ..EalParams::default()
+        })
+        .expect_err("no machine has so much");
+        println!("{error}");
+        assert_eq!(error.error(), Error::Device);
+        assert_eq!(Eal::attach().expect_err("it failed").error(), Error::Device);
+        let again = Eal::start(&EalParams::default()).expect_err("it failed");
+        assert_eq!(again.error(), Error::Device);
+    });
+}
+
+#[test]
 fn starting_the_eal_leaves_the_thread_on_its_cpus() {
     in_child(|| {
         // SAFETY: plain bits; the call writes at most their size.

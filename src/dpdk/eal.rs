@@ -2,15 +2,19 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use dpdk_sys as sys;
 
 use super::StartError;
 use crate::error::Error;
 
-/// Set by the first [`Eal::start`], for ever: DPDK can be started once per process only.
-static STARTED: AtomicBool = AtomicBool::new(false);
+/// How far [`Eal::start`] came. DPDK can be started only once per process, even if that fails.
+static STATE: AtomicU8 = AtomicU8::new(UNTRIED);
+const UNTRIED: u8 = 0;
+const STARTING: u8 = 1;
+const RUNNING: u8 = 2;
+const FAILED: u8 = 3;
 
 /// Below this, not even one port's packet buffers fit.
 const MEMORY_MIB_MIN: u32 = 32;
@@ -54,12 +58,18 @@ impl Eal {
     /// says [`Self::attach`].
     pub fn start(params: &EalParams) -> Result<Self, StartError> {
         let arguments = params.arguments()?;
-        // SAFETY: has no precondition; before the start it counts zero.
-        if STARTED.swap(true, Ordering::AcqRel) || unsafe { sys::rte_lcore_count() } > 0 {
-            return Err(StartError::new(
-                Error::Exists,
-                "DPDK runs in this process already and can be started only once: attach to it",
-            ));
+        let exists = || {
+            let text = "DPDK runs in this process already and starts only once: attach to it";
+            Err(StartError::new(Error::Exists, text))
+        };
+        match STATE.compare_exchange(UNTRIED, STARTING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) if has_cores() => {
+                STATE.store(RUNNING, Ordering::Release); // The application started it.
+                return exists();
+            }
+            Ok(_) => {}
+            Err(FAILED) => return Err(failed_before()),
+            Err(_) => return exists(),
         }
         // DPDK keeps pointers into its arguments, so they live as long as the process.
         let mut pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
@@ -68,11 +78,17 @@ impl Eal {
         let pointers = pointers.leak();
         // SAFETY: `count` NUL-terminated strings and a final null, writable and never freed.
         if unsafe { sys::rte_eal_init(count, pointers.as_mut_ptr()) } < 0 {
+            STATE.store(FAILED, Ordering::Release);
             return Err(StartError::new(
                 Error::Device,
-                format!("DPDK did not start: {}", last_error()),
+                format!(
+                    "DPDK did not start with {} MiB: {}",
+                    params.memory_mib,
+                    last_error()
+                ),
             ));
         }
+        STATE.store(RUNNING, Ordering::Release);
         Ok(Self {
             not_send: PhantomData,
         })
@@ -80,8 +96,13 @@ impl Eal {
 
     /// Joins the EAL that another thread, or the application itself, has started.
     pub fn attach() -> Result<Self, StartError> {
-        // SAFETY: has no precondition; before the start it counts zero.
-        if unsafe { sys::rte_lcore_count() } == 0 {
+        let runs = match STATE.load(Ordering::Acquire) {
+            FAILED => return Err(failed_before()),
+            STARTING => false,
+            RUNNING => true,
+            _ => has_cores(), // Started by the application, if at all.
+        };
+        if !runs {
             return Err(StartError::new(
                 Error::NotInitialised,
                 "DPDK was not started yet",
@@ -102,6 +123,17 @@ impl Eal {
             not_send: PhantomData,
         })
     }
+}
+
+/// Whether the EAL was started, by us or by the application: before that it knows of no core.
+fn has_cores() -> bool {
+    // SAFETY: has no precondition.
+    unsafe { sys::rte_lcore_count() > 0 }
+}
+
+fn failed_before() -> StartError {
+    let text = "DPDK failed to start before, and cannot be tried again in this process";
+    StartError::new(Error::Device, text)
 }
 
 impl EalParams {
