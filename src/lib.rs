@@ -13,6 +13,7 @@
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
 //! | [`runtime`] | the loop that turns them all |
+//! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -35,6 +36,8 @@ pub mod time;
 // What bytes mean, where they lie, and what carries them.
 #[forbid(unsafe_code)]
 pub mod device;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod mem;
 #[forbid(unsafe_code)]
 pub mod trace;
