@@ -78,6 +78,7 @@ wait_until_ready() {
 pair() {
     local backend=$1 log=$OUT/$1-server.log server code=0
     echo "demo: C client and server over net_$backend, round trips:"
+    : >"$log"
     config/lab.sh run --as server "$OUT/echo" server --config "$(settings "$backend" server)" \
         >"$log" 2>&1 &
     server=$!

@@ -12,6 +12,7 @@
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
 //! | [`runtime`] | the loop that turns them all |
+//! | [`config`] | settings: a file, the environment, and what is wrong with them |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -31,3 +32,6 @@ pub mod time;
 
 #[forbid(unsafe_code)]
 pub mod device;
+
+#[forbid(unsafe_code)]
+pub mod config;
