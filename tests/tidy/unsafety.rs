@@ -71,7 +71,7 @@ fn unexplained(source: &Source, at: usize) -> Option<Finding> {
     let line = source.line_of(at);
     if is_function || after.starts_with("trait") {
         // A function inside an `extern` block is declared, not defined; the block has the comment.
-        let explained = has_doc(source, line);
+        let explained = has_doc(source, line) || is_exported_to_c(source, after);
         let what = "an `unsafe` function needs a `# Safety` section that says what callers owe";
         (!explained).then(|| source.finding(at, what))
     } else {
@@ -79,6 +79,15 @@ fn unexplained(source: &Source, at: usize) -> Option<Finding> {
         let what = "`unsafe` needs a `// SAFETY:` above it that says who upholds what";
         (!explained).then(|| source.finding(at, what))
     }
+}
+
+/// What C may pass holds for a whole file of such functions, so its head may say it once.
+fn is_exported_to_c(source: &Source, after: &str) -> bool {
+    after.starts_with("extern")
+        && source
+            .text
+            .lines()
+            .any(|line| line.starts_with("//! # Safety"))
 }
 
 /// Nothing but `extern` between `unsafe` and `fn`: its string was blanked out.
