@@ -83,7 +83,7 @@ impl Source {
                 let inside = |at: usize| bytes.get(at).is_some_and(|&byte| is_name(byte));
                 let joined_before = at > 0 && is_name(bytes[at - 1]) && is_name(word.as_bytes()[0]);
                 let last = word.as_bytes()[word.len() - 1];
-                !joined_before && !(is_name(last) && inside(at + word.len()))
+                !(joined_before || is_name(last) && inside(at + word.len()))
             })
     }
 
