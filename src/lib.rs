@@ -14,6 +14,7 @@
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
 //! | [`runtime`] | the loop that turns them all |
 //! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
+//! | [`config`] | settings: a file, the environment, and what is wrong with them |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -55,3 +56,7 @@ pub mod net;
 pub mod runtime;
 #[forbid(unsafe_code)]
 pub mod sim;
+
+// What a user meets: settings, and the library OS.
+#[forbid(unsafe_code)]
+pub mod config;
