@@ -13,6 +13,7 @@
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
 //! | [`runtime`] | the loop that turns them all |
+//! | [`libos`] | what applications see: sockets, tokens, buffers |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -52,3 +53,7 @@ pub mod net;
 pub mod runtime;
 #[forbid(unsafe_code)]
 pub mod sim;
+
+// What applications see.
+#[forbid(unsafe_code)]
+pub mod libos;
