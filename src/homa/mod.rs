@@ -33,6 +33,3 @@ pub use endpoint::{Endpoint, Stats, Verdict};
 pub use event::{Event, Message, Notify, Outcome, Payload, RpcKey, RunKey, SocketKey};
 pub use params::Params;
 pub use pool::BPAGE_LEN;
-
-// Those who use the transport name RPCs too, but read no packets.
-pub use crate::wire::homa::{MAX_MESSAGE_LEN, RpcId};

@@ -316,7 +316,6 @@ impl Desk {
             while let Some(rpc) = datagram.pairing.poll_expired(self.lived) {
                 // Of an RPC that is gone there is nothing to answer.
                 replies += u64::from(homa.send_empty_response(self.now, rpc).is_ok());
-                queue.has_replied = true;
             }
         }
         self.stats.empty_replies += replies;

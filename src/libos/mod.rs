@@ -23,14 +23,16 @@ use std::fmt;
 use crate::addr::{Addr, Ip};
 use crate::device::Device;
 use crate::error::Error;
-use crate::homa::{self, Endpoint, MAX_MESSAGE_LEN};
+use crate::homa::{self, Endpoint};
 use crate::mem::Region;
 use crate::net;
-use crate::runtime::{Clock, Deadline, Idleness, Poller, QToken, Waker};
+use crate::runtime::{Clock, Deadline, Idleness, Poller};
 use crate::time::{Duration, Instant};
+use crate::wire::homa::MAX_MESSAGE_LEN;
 
 use desk::Desk;
 
+pub use crate::runtime::{QToken, Waker};
 pub use params::Params;
 pub use result::{
     MessageInfo, MessageKind, OperationResult, QDesc, QResult, Sga, SgaHandle, SgaView, Stats,
@@ -138,9 +140,10 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         Ok(linger.unwrap_or(self.desk.params.linger))
     }
 
-    /// Sets what [`Self::linger`] tells; zero: close drops what is not confirmed at once.
-    pub fn set_linger(&mut self, qd: QDesc, linger: Duration) -> Result<(), Error> {
-        self.desk.queues.get_mut(qd)?.linger = Some(linger);
+    /// Sets what [`Self::linger`] tells; zero: close drops what is not confirmed at once;
+    /// `None`: as `Params` say.
+    pub fn set_linger(&mut self, qd: QDesc, linger: Option<Duration>) -> Result<(), Error> {
+        self.desk.queues.get_mut(qd)?.linger = linger;
         Ok(())
     }
 

@@ -2,8 +2,9 @@
 
 use crate::addr::Addr;
 use crate::error::Error;
-use crate::homa::{Endpoint, Notify, RpcId};
+use crate::homa::{Endpoint, Notify};
 use crate::runtime::QToken;
+use crate::wire::homa::RpcId;
 
 use super::desk::{Completion, Desk, Pending};
 use super::result::{QDesc, SgaView};
@@ -81,9 +82,7 @@ impl Desk {
             qt.into_iter().for_each(|qt| self.tokens.withdraw(qt));
             return Err(error);
         }
-        let queue = self.queues.get_mut(qd)?;
-        queue.has_replied = true;
-        queue.service()?.on_answered();
+        self.queues.get_mut(qd)?.service()?.on_answered();
         Ok(qt)
     }
 

@@ -1,9 +1,9 @@
 //! What can be set about sockets, tokens and buffers.
 
 use crate::error::Error;
-use crate::homa::MAX_MESSAGE_LEN;
 use crate::runtime::Handles;
 use crate::time::Duration;
+use crate::wire::homa::MAX_MESSAGE_LEN;
 
 /// Limits and times of one [`LibOSOver`](super::LibOSOver).
 #[derive(Clone, Debug, PartialEq, Eq)]

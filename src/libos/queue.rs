@@ -32,8 +32,6 @@ pub(super) struct Queue {
     /// Overrides `Params::linger`.
     pub(super) linger: Option<Duration>,
     pub(super) arrivals: Rendezvous<Arrival, QToken>,
-    /// Responses went out, which peers may still have to acknowledge at close.
-    pub(super) has_replied: bool,
     pub(super) kind: Kind,
 }
 
@@ -123,7 +121,6 @@ impl Queue {
             bound: None,
             linger: None,
             arrivals: Rendezvous::new(),
-            has_replied: false,
             kind,
         }
     }

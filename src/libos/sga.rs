@@ -4,10 +4,11 @@ use std::ptr;
 
 use crate::addr::Addr;
 use crate::error::Error;
-use crate::homa::{Endpoint, MAX_MESSAGE_LEN, Message, Notify, Payload, RunKey, SocketKey};
+use crate::homa::{Endpoint, Message, Notify, Payload, RunKey, SocketKey};
 use crate::mem::{Buf, Buffers};
 use crate::runtime::{Handles, QToken};
 use crate::slots::{Key, Slots};
+use crate::wire::homa::MAX_MESSAGE_LEN;
 
 use super::datagram::Open;
 use super::result::{MessageInfo, MessageKind, Sga, SgaHandle, SgaView};

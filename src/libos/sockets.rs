@@ -122,7 +122,6 @@ impl Desk {
         let queue = self.queues.get_mut(qd)?;
         let datagram = queue.datagram()?;
         if let Some(rpc) = datagram.pairing.answer(popped, to) {
-            queue.has_replied = true;
             let (payload, notify) = (outgoing.payload(), outgoing.notify(qt));
             if let Err(error) = homa.send_response(self.now, rpc, payload, notify) {
                 self.complete(qt, Completion::Failed(error));
@@ -191,10 +190,10 @@ impl Desk {
         let queue = self.queues.get_mut(qd)?;
         if let Some(socket) = queue.socket {
             homa.set_server(socket, false);
+            homa.send_saved_acks(socket);
         }
         if let Kind::Datagram(datagram) = &mut queue.kind {
             while let Some(rpc) = datagram.pairing.poll_open() {
-                queue.has_replied = true;
                 if homa.send_empty_response(self.now, rpc).is_ok() {
                     self.stats.empty_replies += 1;
                 }
@@ -216,14 +215,14 @@ impl Desk {
 
     /// Whether nothing that was pushed to this queue is still on its way.
     pub(super) fn is_settled(&mut self, homa: &Endpoint, qd: QDesc) -> bool {
-        let Ok(queue) = self.queues.get_mut(qd) else {
+        let Ok(queue) = self.queues.get(qd) else {
             return true;
         };
-        let has_sent_all = match &queue.kind {
-            Kind::Datagram(datagram) => datagram.held.is_empty() && datagram.outstanding == 0,
-            Kind::Native(_) => true,
+        let holds_back = match &queue.kind {
+            Kind::Datagram(datagram) => !datagram.held.is_empty(),
+            Kind::Native(_) => false,
         };
-        has_sent_all && (!queue.has_replied || homa.is_quiet())
+        !holds_back && queue.socket.is_none_or(|socket| homa.is_settled(socket))
     }
 
     /// The second half of close: whatever is still under way is over, and the descriptor is free.

@@ -123,7 +123,10 @@ fn close_lingers_for_what_was_pushed_and_not_longer_than_it_should() {
     world.server.sgafree(got.handle.into()).unwrap();
     world.live(Duration::millis(15));
     let before = world.clock.0.get();
-    world.client.set_linger(near, Duration::millis(20)).unwrap();
+    world
+        .client
+        .set_linger(near, Some(Duration::millis(20)))
+        .unwrap();
     assert_eq!(world.client.linger(near), Ok(Duration::millis(20)));
     let sga = world.client.sga_of(b"and one more").unwrap();
     let push = world
@@ -162,7 +165,10 @@ fn the_end_of_the_runtime_sends_what_was_pushed() {
         .client
         .pushto(near, &sga.view(), server_addr())
         .unwrap();
-    world.client.set_linger(near, Duration::millis(1)).unwrap();
+    world
+        .client
+        .set_linger(near, Some(Duration::millis(1)))
+        .unwrap();
     let World {
         client, mut server, ..
     } = world;
@@ -171,7 +177,7 @@ fn the_end_of_the_runtime_sends_what_was_pushed() {
     let done = server.wait(pop, Some(Duration::millis(5))).unwrap();
     let got = popped(done.result);
     assert_eq!(bytes_of(&mut server, &got), b"last words");
-    server.set_linger(far, Duration::ZERO).unwrap();
+    server.set_linger(far, Some(Duration::ZERO)).unwrap();
 }
 
 #[test]
@@ -181,7 +187,7 @@ fn a_closed_descriptors_messages_can_still_be_freed() {
     world.server.bind(far, server_addr()).unwrap();
     world.client_push(near, b"x", server_addr());
     let got = world.server_pop(far);
-    world.server.set_linger(far, Duration::ZERO).unwrap();
+    world.server.set_linger(far, Some(Duration::ZERO)).unwrap();
     world.server.close(far).unwrap();
     assert_eq!(datagram(&mut world.server), far);
     world.server.sgafree(got.handle.into()).unwrap();
@@ -198,4 +204,33 @@ fn sockets_are_bounded() {
         os.socket(libc::AF_INET, libc::SOCK_DGRAM, 0),
         Err(Error::Exhausted)
     );
+}
+
+/// Without the ack the server could not know that its long response arrived, and its token would
+/// fail after 5 s.
+#[test]
+fn a_client_that_leaves_acknowledges_what_it_got() {
+    let mut world = World::new();
+    let (near, far) = (native(&mut world.client), native(&mut world.server));
+    world.server.bind(far, server_addr()).unwrap();
+    let sga = world.client.sga_of(&pattern(50_000)).unwrap();
+    let (call, _) = world
+        .client
+        .call(near, &sga.view(), server_addr(), 0)
+        .unwrap();
+    let request = world.server_pop(far);
+    let info = world.server.info(request.handle.into()).unwrap();
+    let reply = world
+        .server
+        .reply(far, info.id, info.peer, &request.view(), true)
+        .unwrap();
+    popped(world.client_done(call));
+    let World {
+        client, mut server, ..
+    } = world;
+    drop(client);
+    let done = server
+        .wait(reply.unwrap(), Some(Duration::millis(1)))
+        .unwrap();
+    assert_eq!(done.result, OperationResult::Push);
 }
