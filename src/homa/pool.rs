@@ -162,7 +162,6 @@ impl Pool {
         self.users.len() as u32
     }
 
-
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
         let partial = self.partial.as_mut()?;
         if self.users[partial.page as usize] == 0 {
