@@ -15,6 +15,7 @@
 //! | [`runtime`] | the loop that turns them all |
 //! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
 //! | [`config`] | settings: a file, the environment, and what is wrong with them |
+//! | [`libos`] | what applications see: sockets, tokens, buffers |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -60,3 +61,5 @@ pub mod sim;
 // What a user meets: settings, and the library OS.
 #[forbid(unsafe_code)]
 pub mod config;
+#[forbid(unsafe_code)]
+pub mod libos;
