@@ -258,7 +258,7 @@ static void sending(void)
         EXPECT(EBADF, demi_pushto(&qt, *none, &sga, addr, sizeof peer));
         EXPECT(EBADF, demi_pop(&qt, *none));
         EXPECT(EBADF, demi_homa_call(&qt, *none, &sga, addr, sizeof peer, 0, 0, NULL));
-        EXPECT(EBADF, demi_homa_reply(NULL, none, 1, addr, sizeof peer, &sga));
+        EXPECT(EBADF, demi_homa_reply(NULL, *none, 1, addr, sizeof peer, &sga));
         EXPECT(EBADF, demi_homa_abort(*none, 0, 0));
     }
     EXPECT(EINVAL, demi_push(NULL, qd, &sga));
