@@ -56,7 +56,10 @@ fn libos_h_declares_what_libos_rs_exports() {
         env!("CARGO_PKG_VERSION_MINOR"),
         env!("CARGO_PKG_VERSION_PATCH"),
     ));
-    config.export.rename.insert("demi_args".into(), "struct demi_args".into());
+    config
+        .export
+        .rename
+        .insert("demi_args".into(), "struct demi_args".into());
     compare("libos.h", &generate("libos", config));
 }
 

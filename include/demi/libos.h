@@ -130,7 +130,8 @@ int demi_pop(demi_qtoken_t *qt_out, int qd);
 int demi_setsockopt(int qd, int level, int optname, const void *optval, socklen_t optlen);
 
 /**
- * Gets an option, see demi_setsockopt(), and writes its size into `optlen`.
+ * Gets an option, see demi_setsockopt(), and writes its size into `optlen`. SO_LINGER is always
+ * on, with the seconds that hold.
  *
  * Returns 0, EBADF, EINVAL a NULL pointer or too small a size, ENOTSUP another level, ENOPROTOOPT
  * another option, or ENOSYS.

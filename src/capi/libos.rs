@@ -12,7 +12,7 @@ use super::homa_types::{IPPROTO_HOMA, IPPROTO_HOMA_IANA};
 use super::types::{demi_args, demi_qtoken_t, demi_sgarray_t};
 use crate::config::Config;
 use crate::error::Error;
-use crate::libos::{LibOS, StartError};
+use crate::libos::LibOS;
 use crate::time::Duration;
 
 /// The version of the library: major * 65536 + minor * 256 + patch. A program may compare it with
@@ -51,14 +51,40 @@ pub unsafe extern "C" fn demi_init(args: *const demi_args) -> c_int {
     let started = install(|| {
         // SAFETY: NULL or readable, and `argc` strings at `argv`, says the header.
         let path = unsafe { config_path(args) }?;
-        let config = Config::load(path.map(Path::new))?;
-        LibOS::new(&config)
+        let config = Config::load(path.map(Path::new)).map_err(|error| Refusal {
+            errno: error.errno(),
+            text: error.to_string(),
+        })?;
+        LibOS::new(&config).map_err(|error| Refusal {
+            errno: error.error().errno(),
+            text: error.to_string(),
+        })
     });
     match started {
         Ok(()) => 0,
-        Err(error) => {
-            eprintln!("demihoma: {error}");
-            error.errno()
+        Err(Refusal { errno, text }) => {
+            eprintln!("demihoma: {text}");
+            errno
+        }
+    }
+}
+
+/// Why there is no runtime, for the program and for its user.
+#[derive(Debug)]
+struct Refusal {
+    errno: c_int,
+    text: String,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let text = match error {
+            Error::Exists => "demi_init: this thread has called it before".into(),
+            error => format!("demi_init: {error}"),
+        };
+        Self {
+            errno: error.errno(),
+            text,
         }
     }
 }
@@ -67,7 +93,7 @@ pub unsafe extern "C" fn demi_init(args: *const demi_args) -> c_int {
 ///
 /// # Safety
 /// `args` is NULL or points to readable `demi_args`; its strings live as long as the result.
-unsafe fn config_path<'a>(args: *const demi_args) -> Result<Option<&'a OsStr>, Error> {
+unsafe fn config_path<'a>(args: *const demi_args) -> Result<Option<&'a OsStr>, Refusal> {
     if args.is_null() {
         return Ok(None);
     }
@@ -79,7 +105,10 @@ unsafe fn config_path<'a>(args: *const demi_args) -> Result<Option<&'a OsStr>, E
     });
     while let Some(word) = words.next() {
         if word == "--config" {
-            return words.next().map(Some).ok_or(Error::Invalid);
+            return words.next().map(Some).ok_or_else(|| Refusal {
+                errno: libc::EINVAL,
+                text: "--config lacks the name of a file".into(),
+            });
         }
         if let Some(path) = word.as_bytes().strip_prefix(b"--config=") {
             return Ok(Some(OsStr::from_bytes(path)));
@@ -280,7 +309,8 @@ pub unsafe extern "C" fn demi_setsockopt(
     })
 }
 
-/// Gets an option, see demi_setsockopt(), and writes its size into `optlen`.
+/// Gets an option, see demi_setsockopt(), and writes its size into `optlen`. SO_LINGER is always
+/// on, with the seconds that hold.
 ///
 /// Returns 0, EBADF, EINVAL a NULL pointer or too small a size, ENOTSUP another level, ENOPROTOOPT
 /// another option, or ENOSYS.
