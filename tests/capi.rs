@@ -1,6 +1,5 @@
 //! The C face as a C programmer meets it: headers, archive, and programs that run.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -107,6 +106,7 @@ fn succeed(command: &mut Command) -> Output {
 mod linked {
     use super::*;
 
+    use std::ffi::OsStr;
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Stdio};
     use std::sync::OnceLock;

@@ -181,7 +181,7 @@ mod tests {
     fn an_address_is_given_only_into_room_of_its_exact_size() {
         let mut storage = to_sockaddr_storage(v6());
         let place = (&raw mut storage).cast::<sockaddr>();
-        let mut give = |addr: Addr, len: socklen_t| {
+        let give = |addr: Addr, len: socklen_t| {
             // SAFETY: 128 bytes, and `AddrRoom` takes no length above 28.
             unsafe { AddrRoom::new(place, &raw const len) }?.write(addr)
         };
