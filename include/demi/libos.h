@@ -1,0 +1,169 @@
+/* Made from src/capi by tests/headers.rs: change it there, not here. */
+
+#ifndef DEMI_LIBOS_H_IS_INCLUDED
+#define DEMI_LIBOS_H_IS_INCLUDED
+
+#include <demi/types.h>
+
+/**
+ * The version of these headers: what demi_version() gave when they were made.
+ */
+#define DEMIHOMA_VERSION ((0 << 16) | (1 << 8) | 0)
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The version of the library: major * 65536 + minor * 256 + patch. A program may compare it with
+ * DEMIHOMA_VERSION, which the headers it was compiled with define.
+ *
+ * Works at any time, in any thread.
+ */
+uint32_t demi_version(void);
+
+/**
+ * Starts the library for the calling thread. What it makes may be used by this thread only.
+ *
+ * All other calls give ENOSYS before it and in threads that did not call it, and EBUSY in a signal
+ * handler that interrupted another call. They write their outputs on success only.
+ *
+ * Of the arguments only `--config FILE` is read; without it the environment variable CONFIG_PATH
+ * names the file, and without that the defaults hold. `args` may be NULL.
+ *
+ * Returns 0, or after one line on stderr that says what is wrong: EEXIST this thread called it
+ * before; ENOENT, EINVAL bad configuration; ENODEV no such interface; EADDRINUSE the interface is
+ * in use; EPERM a privilege is missing; EIO the device failed; or another errno.
+ */
+int demi_init(const struct demi_args *args);
+
+/**
+ * Makes a socket and writes its queue descriptor, which is 500 or more and no file descriptor.
+ *
+ * AF_INET with SOCK_DGRAM: paired datagrams; with SOCK_DGRAM and protocol IPPROTO_HOMA: native
+ * RPC, see demi/homa.h. SOCK_STREAM is not there yet.
+ *
+ * Returns 0, EINVAL a NULL pointer, ENOTSUP no such kind of socket, EAGAIN too many sockets, or
+ * ENOSYS.
+ */
+int demi_socket(int *sockqd_out, int domain, int type, int protocol);
+
+/**
+ * Makes a socket passive. Returns 0, EBADF, EINVAL a backlog below 1, EDESTADDRREQ not bound,
+ * EADDRINUSE listening or connecting already, ENOTSUP not a stream, or ENOSYS.
+ */
+int demi_listen(int sockqd, int backlog);
+
+/**
+ * Gives a socket its local address; the wildcard stands for the runtime's address.
+ *
+ * Returns 0, EBADF, EINVAL a NULL pointer, a wrong size, or already bound, EADDRINUSE,
+ * EADDRNOTAVAIL not an address of ours, ENOTSUP another family, or ENOSYS.
+ */
+int demi_bind(int sockqd, const struct sockaddr *addr, socklen_t size);
+
+/**
+ * Asks for the next connection. Returns 0, EBADF, EINVAL a NULL pointer or not listening, EAGAIN
+ * too many pending operations, or ENOSYS.
+ */
+int demi_accept(demi_qtoken_t *qt_out, int sockqd);
+
+/**
+ * Connects a socket. Returns 0, EBADF, EINVAL a NULL pointer or a wrong size, EOPNOTSUPP
+ * listening, EINPROGRESS connecting, EISCONN connected, ENOTSUP not a stream or another family,
+ * EAGAIN too many pending operations, or ENOSYS.
+ */
+int demi_connect(demi_qtoken_t *qt_out, int sockqd, const struct sockaddr *addr, socklen_t size);
+
+/**
+ * Closes a queue. What is pending on it completes as DEMI_OPC_FAILED with ECANCELED; its tokens
+ * are still to be waited for. Messages that nobody confirmed yet are waited for, at most as long
+ * as SO_LINGER says.
+ *
+ * Returns 0, EBADF, or ENOSYS.
+ */
+int demi_close(int qd);
+
+/**
+ * Sends a message on a connected queue.
+ *
+ * The array may be freed at once; its bytes must not change until the push has completed. On a
+ * datagram socket it completes as DEMI_OPC_FAILED with EDESTADDRREQ.
+ *
+ * Returns 0, EBADF, EINVAL a NULL pointer, or an array that is null, freed, foreign, empty or
+ * out of its buffer's range, ENOTCONN, EAGAIN too many pending operations, or ENOSYS.
+ */
+int demi_push(demi_qtoken_t *qt_out, int qd, const demi_sgarray_t *sga);
+
+/**
+ * Sends a datagram of 1 to 1,000,000 bytes; an unbound socket gets a port of its own first.
+ *
+ * A datagram to a peer whose request was popped here and is not answered yet becomes the
+ * response to it; any other is a request. The array may be freed at once; its bytes must not
+ * change until the push has completed: up to 4,096 bytes are copied, of more the peer must be
+ * known to have them. A datagram that fails after its push completed is only counted.
+ *
+ * Returns 0, EBADF, EINVAL as demi_push() or a wrong size, ENOTSUP another family, EMSGSIZE,
+ * EAGAIN too many pending operations, or ENOSYS.
+ */
+int demi_pushto(demi_qtoken_t *qt_out,
+                int sockqd,
+                const demi_sgarray_t *sga,
+                const struct sockaddr *dest_addr,
+                socklen_t size);
+
+/**
+ * Asks for the next message, which comes whole and belongs to the application: demi_sgafree() it.
+ *
+ * Returns 0, EBADF, EINVAL a NULL pointer, EDESTADDRREQ a datagram socket that is not bound,
+ * ENOTCONN a stream that is not connected, EAGAIN too many pending operations, or ENOSYS.
+ */
+int demi_pop(demi_qtoken_t *qt_out, int qd);
+
+/**
+ * Sets an option: SOL_SOCKET's SO_LINGER, a `struct linger`, how long demi_close() and exit wait
+ * for messages that nobody confirmed yet; off stands for the configured time.
+ *
+ * Returns 0, EBADF, EINVAL a NULL pointer, a wrong size or value, ENOTSUP another level,
+ * ENOPROTOOPT another option, or ENOSYS.
+ */
+int demi_setsockopt(int qd, int level, int optname, const void *optval, socklen_t optlen);
+
+/**
+ * Gets an option, see demi_setsockopt(), and writes its size into `optlen`. SO_LINGER is always
+ * on, with the seconds that hold.
+ *
+ * Returns 0, EBADF, EINVAL a NULL pointer or too small a size, ENOTSUP another level, ENOPROTOOPT
+ * another option, or ENOSYS.
+ */
+int demi_getsockopt(int qd, int level, int optname, void *optval, socklen_t *optlen);
+
+/**
+ * Writes the peer's address. `*addrlen` must be the exact size, 16 for AF_INET, and stays so.
+ *
+ * Returns 0, EBADF, EINVAL a NULL pointer or a wrong size, ENOTCONN, or ENOSYS.
+ */
+int demi_getpeername(int qd, struct sockaddr *addr, socklen_t *addrlen);
+
+/**
+ * Writes the socket's own address. `*addrlen` must be the exact size, 16 for AF_INET, and stays.
+ *
+ * Returns 0, EBADF, EINVAL a NULL pointer or a wrong size, or ENOSYS.
+ */
+int demi_getsockname(int qd, struct sockaddr *addr, socklen_t *addrlen);
+
+/**
+ * Memory queues are not offered: ENOTSUP, EINVAL a NULL pointer, or ENOSYS.
+ */
+int demi_create_pipe(int *memqd_out, const char *name);
+
+/**
+ * Memory queues are not offered: ENOTSUP, EINVAL a NULL pointer, or ENOSYS.
+ */
+int demi_open_pipe(int *memqd_out, const char *name);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* DEMI_LIBOS_H_IS_INCLUDED */

@@ -1,0 +1,34 @@
+//! `demi/sga.h`: buffers.
+
+use std::ffi::c_int;
+
+use super::boundary::{read, to_sgarray, try_with_libos, with_libos};
+use super::types::demi_sgarray_t;
+use crate::error::Error;
+
+/// Gives a buffer of 1 to 1,000,000 bytes to write a message into: one segment of that size.
+///
+/// A null array (no segments, NULL pointers) if the size is another, no memory is left, or this
+/// thread has not called demi_init(). The application frees it by demi_sgafree().
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn demi_sgaalloc(size: usize) -> demi_sgarray_t {
+    try_with_libos(|libos| libos.sgaalloc(size))
+        .map_or(demi_sgarray_t::NULL, |sga| to_sgarray(&sga))
+}
+
+/// Gives back a buffer of demi_sgaalloc() or of a pop; its bytes must not be touched afterwards.
+/// Pushes that still need it keep it alive.
+///
+/// Returns 0, EINVAL a NULL pointer, or an array that is null, foreign, or freed before, or ENOSYS.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn demi_sgafree(sga: *mut demi_sgarray_t) -> c_int {
+    with_libos(|libos| {
+        // SAFETY: NULL or readable, says the header.
+        let sga = unsafe { read(sga) }?;
+        if sga.sga_buf.is_null() {
+            return Err(Error::Invalid);
+        }
+        libos.sgafree(sga.sga_buf.addr() as u64)
+    })
+}

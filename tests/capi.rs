@@ -1,0 +1,326 @@
+//! The C face as a C programmer meets it: headers, archive, and programs that run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const WARNINGS: [&str; 4] = ["-pedantic", "-Wall", "-Wextra", "-Werror"];
+
+#[test]
+fn layouts_hold_in_c11_and_in_cpp17() {
+    check(&["gcc", "-std=c11"], &source("tests/c/abi.c"));
+    check(
+        &["g++", "-std=c++17", "-x", "c++"],
+        &source("tests/c/abi.c"),
+    );
+}
+
+#[test]
+fn each_header_stands_alone_in_any_dialect() {
+    for header in ["cc", "types", "libos", "sga", "wait", "homa"] {
+        let path = scratch(&format!("alone-{header}.c"));
+        fs::write(&path, format!("#include <demi/{header}.h>\nint nothing;\n")).unwrap();
+        for dialect in [
+            &["gcc", "-std=c11"][..],
+            &["gcc", "-std=gnu17"],
+            &["g++", "-std=c++17", "-x", "c++"],
+            &["g++", "-std=c++20", "-x", "c++"],
+        ] {
+            check(dialect, &path);
+        }
+    }
+}
+
+#[test]
+fn homa_h_and_the_linux_module_s_header_bear_each_other() {
+    // What is common to all versions of that header: its guard, and a structure of ours.
+    let theirs = |guard: &str| {
+        format!(
+            "#ifndef {guard}\n#define {guard}\n#include <netinet/in.h>\n#include <stdint.h>\n\
+             #define IPPROTO_HOMA 146\n\
+             struct homa_sendmsg_args {{ uint64_t id, completion_cookie; }};\n#endif\n"
+        )
+    };
+    let ours = "#include <demi/homa.h>\n";
+    let ask = "struct homa_sendmsg_args args;\nint protocol = IPPROTO_HOMA;\n";
+    for guard in ["_HOMA_H", "_UAPI_LINUX_HOMA_H"] {
+        for (order, text) in [
+            ("before", theirs(guard) + ours + ask),
+            ("after", ours.to_owned() + &theirs(guard) + ask),
+        ] {
+            let path = scratch(&format!("beside{guard}-{order}.c"));
+            fs::write(&path, text).unwrap();
+            check(&["gcc", "-std=gnu11"], &path);
+        }
+    }
+}
+
+#[test]
+fn examples_and_test_programs_compile_without_a_warning() {
+    for file in ["examples/c/echo.c", "examples/c/rpc.c", "tests/c/invalid.c"] {
+        check(&["gcc", "-std=c11", "-O2"], &source(file));
+    }
+}
+
+/// Compiles without making anything; a warning is an error.
+fn check(compiler: &[&str], file: &Path) {
+    let mut command = compile(compiler);
+    command.arg("-fsyntax-only").arg(file);
+    succeed(&mut command);
+}
+
+fn compile(compiler: &[&str]) -> Command {
+    let mut command = Command::new(compiler[0]);
+    command
+        .args(&compiler[1..])
+        .args(WARNINGS)
+        .arg("-I")
+        .arg(source("include"));
+    command
+}
+
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A file of these tests' own.
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{name}"))
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    output
+}
+
+#[cfg(feature = "dpdk")]
+mod linked {
+    use super::*;
+
+    use std::ffi::OsStr;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Child, Stdio};
+    use std::sync::OnceLock;
+
+    /// A device that needs no interface: what is sent comes back.
+    const RING: &str = "[network]\nbackend = \"vdev\"\ninterface = \"net_ring0\"\n";
+
+    #[test]
+    fn calls_before_init_are_refused() {
+        let program = link(&["gcc", "-std=c11"], "tests/c/uninitialised.c");
+        succeed(&mut Command::new(program));
+    }
+
+    #[test]
+    fn a_cpp17_program_links_and_runs() {
+        let program = link(&["g++", "-std=c++17"], "tests/c/cpp.cpp");
+        succeed(&mut Command::new(program));
+    }
+
+    #[test]
+    fn bad_arguments_give_the_errno_that_the_headers_name() {
+        let program = link(&["gcc", "-std=c11"], "tests/c/invalid.c");
+        let config = scratch("ring.toml");
+        fs::write(&config, RING).unwrap();
+        succeed(Command::new(program).arg("--config").arg(config));
+    }
+
+    #[test]
+    fn examples_talk_across_a_network_and_tell_errors_apart() {
+        let lab = Lab::up();
+        let echo = link(&["gcc", "-std=c11", "-O2"], "examples/c/echo.c");
+        let rpc = link(&["gcc", "-std=c11", "-O2"], "examples/c/rpc.c");
+
+        let server = lab.serve(&echo);
+        let output = lab.client(&echo, &["--count", "20", "--json"]);
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            lines.matches("\"count\":20,").count(),
+            7,
+            "a line for each size: {lines}"
+        );
+        server.end();
+
+        let server = lab.serve(&rpc);
+        lab.client(
+            &rpc,
+            &[
+                "--count",
+                "100",
+                "--outstanding",
+                "8",
+                "--sizes",
+                "1,1425,100000",
+            ],
+        );
+        lab.client(&rpc, &["--expect", "ENOTCONN", "--server", "10.0.0.1:9"]);
+        lab.client(
+            &rpc,
+            &["--expect", "EHOSTUNREACH", "--server", "10.0.0.77:9"],
+        );
+        server.end();
+    }
+
+    /// Compiles a program and links it with the static library.
+    fn link(compiler: &[&str], file: &str) -> PathBuf {
+        let name = Path::new(file)
+            .file_stem()
+            .and_then(OsStr::to_str)
+            .expect("a name in ASCII");
+        let program = scratch(name);
+        let mut command = compile(compiler);
+        command
+            .arg(source(file))
+            .arg("-o")
+            .arg(&program)
+            .arg(archive());
+        command
+            .arg("-Wl,--as-needed")
+            .args(dpdk_libs())
+            .args(["-lpthread", "-ldl", "-lm"]);
+        succeed(&mut command);
+        program
+    }
+
+    fn dpdk_libs() -> Vec<String> {
+        let output = succeed(Command::new("pkg-config").args(["--libs", "libdpdk"]));
+        let libs = String::from_utf8(output.stdout).expect("options in ASCII");
+        libs.split_whitespace().map(String::from).collect()
+    }
+
+    /// `libdemihoma.a`, of this very source.
+    ///
+    /// Cargo makes it beside this test, in the same breath as the crate the test links with. But
+    /// its name says nothing about features, so that a build without the C face may have put
+    /// another in its place: then one is built where nobody else builds.
+    fn archive() -> &'static Path {
+        static ARCHIVE: OnceLock<PathBuf> = OnceLock::new();
+        ARCHIVE.get_or_init(|| {
+            let this_test = std::env::current_exe().expect("a test knows its own path");
+            let beside = this_test.with_file_name("libdemihoma.a");
+            if fs::read(&beside).is_ok_and(|bytes| has_c_face(&bytes)) {
+                return beside;
+            }
+            let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-target");
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args([
+                "build",
+                "--lib",
+                "--no-default-features",
+                "--features",
+                "dpdk",
+            ]);
+            cargo.arg("--manifest-path").arg(source("Cargo.toml"));
+            succeed(cargo.arg("--target-dir").arg(&target));
+            target.join("debug/libdemihoma.a")
+        })
+    }
+
+    fn has_c_face(archive: &[u8]) -> bool {
+        let name = b"\0demi_homa_call\0";
+        archive.windows(name.len()).any(|window| window == name)
+    }
+
+    /// Two network namespaces, joined; gone with this value.
+    struct Lab {
+        name: String,
+    }
+
+    impl Lab {
+        fn up() -> Self {
+            let lab = Self {
+                name: format!("capi{}", std::process::id()),
+            };
+            succeed(lab.script().arg("up"));
+            for (role, number) in [("server", 1), ("client", 2)] {
+                let text = format!(
+                    "[network]\nbackend = \"af_packet\"\ninterface = \"lab0\"\n\
+                     address = \"10.0.0.{number}/24\"\n"
+                );
+                fs::write(Self::config(role), text).unwrap();
+            }
+            lab
+        }
+
+        fn script(&self) -> Command {
+            let mut command = Command::new(source("config/lab.sh"));
+            command.env("LAB", &self.name);
+            command
+        }
+
+        fn config(role: &str) -> PathBuf {
+            scratch(&format!("{role}.toml"))
+        }
+
+        fn run(&self, role: &str, program: &Path) -> Command {
+            let mut command = self.script();
+            command.args(["run", "--as", role]).arg(program).arg(role);
+            command.arg("--config").arg(Self::config(role));
+            command
+        }
+
+        /// A server that is ready to serve.
+        fn serve(&self, program: &Path) -> Server {
+            let mut command = self.run("server", program);
+            let mut child = command
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("config/lab.sh runs");
+            let stdout = child.stdout.take().expect("it is piped");
+            let ready = BufReader::new(stdout)
+                .lines()
+                .map_while(Result::ok)
+                .any(|l| l == "ready");
+            assert!(
+                ready,
+                "{command:?} ended before it was ready: {:?}",
+                child.wait()
+            );
+            Server(child)
+        }
+
+        fn client(&self, program: &Path, options: &[&str]) -> Output {
+            succeed(self.run("client", program).args(options))
+        }
+    }
+
+    impl Drop for Lab {
+        fn drop(&mut self) {
+            if let Err(error) = self.script().arg("down").output() {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "the lab {} is still up: {error}",
+                    self.name
+                );
+            }
+        }
+    }
+
+    struct Server(Child);
+
+    impl Server {
+        /// Asks it to end, which it must do well.
+        fn end(mut self) {
+            succeed(Command::new("kill").arg(self.0.id().to_string()));
+            let status = self.0.wait().expect("it is our child");
+            assert!(status.success(), "the server ended with {status}");
+        }
+    }
+
+    impl Drop for Server {
+        /// A test that failed must not leave it behind. After `end` it is gone already.
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
