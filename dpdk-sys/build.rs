@@ -16,7 +16,7 @@ const LIBRARIES: [&str; 6] = [
 
 const FUNCTIONS: [&str; 5] = [
     "shim_.*",
-    "rte_(eal_init|eal_hotplug_add|eal_hotplug_remove|strerror|version|thread_register|lcore_count)",
+    "rte_(eal_init|eal_hotplug_add|eal_hotplug_remove|strerror|version|thread_register|thread_unregister|lcore_count)",
     "rte_(pktmbuf_pool_create|mempool_free|mempool_avail_count|ring_create|ring_free|ring_count)",
     "rte_eth_(dev_get_port_by_name|dev_info_get|dev_configure|dev_adjust_nb_rx_tx_desc|dev_start\
      |dev_stop|dev_close|dev_count_avail|dev_get_mtu|rx_queue_setup|tx_queue_setup|macaddr_get\

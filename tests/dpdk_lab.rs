@@ -125,6 +125,18 @@ fn until_one_arrives(from: &mut Port, to: &mut Port, number: u32) {
     panic!("frame {number} did not arrive within {PATIENCE:?}: {from:?} {to:?}");
 }
 
+/// More frames than a driver's ring holds, so that it would fill and block if it could.
+fn send_in_vain(port: &mut Port) {
+    let start = Instant::now();
+    for _ in 0..200 {
+        while port.tx_room() > 0 {
+            commit(port, [0xff; 6], 0, 60);
+        }
+        port.flush();
+    }
+    assert!(start.elapsed() < PATIENCE, "the thread was blocked");
+}
+
 /// Frames of these lengths, all of them, in order.
 fn all_arrive(from: &mut Port, to: &mut Port, lengths: impl Iterator<Item = usize>) {
     let mac = to.caps().mac;
@@ -270,28 +282,39 @@ fn frames_pass_again_once_a_downed_interface_is_up() {
     in_namespace(|| {
         veth(1500);
         let eal = start();
+        ip("link set v0 down"); // Even as the port is opened.
         let (mut a, mut b) = (open(&eal, &on("v0")), open(&eal, &on("v1")));
+        ip("link set v0 up");
         until_one_arrives(&mut a, &mut b, 1);
         for number in 2..5 {
             becomes_true(|| a.link_is_up() && b.link_is_up());
             ip("link set v0 down");
             becomes_true(|| !a.link_is_up() && !b.link_is_up());
-            let start = Instant::now();
-            // More than the driver's ring holds, so that it would fill if it could.
-            for _ in 0..200 {
-                while a.tx_room() > 0 {
-                    commit(&mut a, [0xff; 6], 0, 60);
-                }
-                a.flush();
-            }
-            assert!(
-                start.elapsed() < PATIENCE,
-                "a downed interface blocked the thread"
-            );
+            send_in_vain(&mut a);
             ip("link set v0 up");
             until_one_arrives(&mut a, &mut b, number);
             until_one_arrives(&mut b, &mut a, number);
         }
+    });
+}
+
+#[test]
+fn a_deleted_interface_blocks_nothing() {
+    in_namespace(|| {
+        veth(1500);
+        let eal = start();
+        let (mut a, mut b) = (open(&eal, &on("v0")), open(&eal, &tap("t0")));
+        ip("link del v0
+            link del t0");
+        for port in [&mut a, &mut b] {
+            send_in_vain(port);
+            assert_eq!(receive(port), []);
+            assert!(!port.link_is_up());
+        }
+        drop((a, b));
+        veth(1500);
+        let (mut a, mut b) = (open(&eal, &on("v0")), open(&eal, &on("v1")));
+        until_one_arrives(&mut a, &mut b, 1);
     });
 }
 

@@ -10,18 +10,13 @@ use crate::device::Checksums;
 pub(super) const HEADROOM: usize = sys::SHIM_HEADROOM as usize;
 
 /// A packet buffer, ours alone until handed to a driver; goes back to its pool when dropped.
+///
+/// It is just the pointer: drivers and pools read and write arrays of them.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Mbuf(NonNull<sys::rte_mbuf>);
 
 impl Mbuf {
-    /// # Safety
-    /// `raw` is a live mbuf that nobody else uses.
-    pub(super) unsafe fn from_raw(raw: *mut sys::rte_mbuf) -> Self {
-        // SAFETY: a live mbuf is not null, as the caller vouches.
-        Self(unsafe { NonNull::new_unchecked(raw) })
-    }
-
     /// The packet's bytes, those of its first segment.
     pub(super) fn data(&self) -> &[u8] {
         segment_data(self.0.as_ptr(), self)
@@ -146,8 +141,23 @@ fn checksums(flags: u64) -> Checksums {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::{mem, ptr};
+
     use super::*;
+
+    /// Makes `rest` further segments of a packet, as drivers do that deliver merged frames.
+    pub(in crate::dpdk) fn chain(first: &mut Mbuf, rest: Vec<Mbuf>) {
+        let segments = 1 + rest.len() as u16;
+        let mut link = ptr::null_mut();
+        for mut mbuf in rest.into_iter().rev() {
+            mbuf.write::<*mut sys::rte_mbuf>(sys::SHIM_MBUF_NEXT, link);
+            link = mbuf.0.as_ptr();
+            mem::forget(mbuf); // The packet's from now on.
+        }
+        first.write(sys::SHIM_MBUF_NEXT, link);
+        first.write(sys::SHIM_MBUF_NB_SEGS, segments);
+    }
 
     /// Four states of each half: unknown, bad, good, none.
     #[test]
