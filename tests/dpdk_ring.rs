@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::in_child;
 use demihoma::device::{Checksums, Device, NET_ROOM, RX_BURST, TX_BURST, TxMeta};
 use demihoma::dpdk::{
@@ -304,7 +306,7 @@ fn the_floor_and_a_ping_pong_can_be_measured() {
             println!("two-packet floor at batch {batch}: {ticks:.0} ticks");
             assert!(ticks > 0.0);
         }
-        let pings = floor::ping(&mut a, 1000, || {
+        let pings = floor::ping(&mut a, 1000, Duration::from_secs(1), || {
             floor::pong_once(&mut b);
         });
         assert_eq!((pings.nanos.len(), pings.lost), (1000, 0));
