@@ -53,9 +53,8 @@ pub struct Pings {
 }
 
 /// Sends `rounds` pings of [`PING_LEN`] bytes, one at a time, to whoever answers first; one without
-/// an answer for `timeout` counts as lost. `between`
-/// runs while it waits; where the other port is this thread's too, it lets that one answer.
-/// Ends early once ten pings in a row were lost.
+/// an answer for `timeout` counts as lost. `between` runs while it waits: where the other port is
+/// this thread's too, it lets that one answer. Ends early once ten pings in a row were lost.
 pub fn ping(port: &mut Port, rounds: u32, timeout: Duration, mut between: impl FnMut()) -> Pings {
     let mut pings = Pings {
         nanos: Vec::with_capacity(rounds as usize),
