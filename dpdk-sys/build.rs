@@ -16,12 +16,12 @@ const LIBRARIES: [&str; 6] = [
 
 const FUNCTIONS: [&str; 5] = [
     "shim_.*",
-    "rte_(eal_init|eal_hotplug_add|eal_hotplug_remove|strerror|version|thread_register|lcore_count)",
-    "rte_(pktmbuf_pool_create|mempool_free|mempool_avail_count|ring_create|ring_free|ring_count)",
+    "rte_(eal_init|eal_hotplug_add|eal_hotplug_remove|strerror|lcore_count)",
+    "rte_(thread_register|thread_unregister|ring_create|ring_free)",
+    "rte_(pktmbuf_pool_create|mempool_free|mempool_avail_count)",
     "rte_eth_(dev_get_port_by_name|dev_info_get|dev_configure|dev_adjust_nb_rx_tx_desc|dev_start\
-     |dev_stop|dev_close|dev_count_avail|dev_get_mtu|rx_queue_setup|tx_queue_setup|macaddr_get\
-     |stats_get|allmulticast_enable|from_rings)",
-    "rte_eth_dev_(get_name_by_port|socket_id)",
+     |dev_stop|dev_close|rx_queue_setup|tx_queue_setup|macaddr_get|stats_get\
+     |allmulticast_enable|from_rings)",
 ];
 
 /// Reached through pointers only, and with layouts that Rust cannot express.
@@ -84,7 +84,7 @@ fn bind(flags: &[String]) {
         .header("src/shim.h")
         .clang_args(flags)
         .allowlist_recursively(true)
-        .allowlist_var("SHIM_.*|rte_eth_fp_ops|RTE_ETH_NAME_MAX_LEN")
+        .allowlist_var("SHIM_.*|rte_eth_fp_ops")
         .opaque_type(OPAQUE)
         .generate_comments(false)
         .layout_tests(false)

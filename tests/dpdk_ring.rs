@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::in_child;
 use demihoma::device::{Checksums, Device, NET_ROOM, RX_BURST, TX_BURST, TxMeta};
 use demihoma::dpdk::{
@@ -181,15 +183,26 @@ fn the_eal_starts_once() {
         assert_eq!(second.error(), Error::Exists);
         let (_a, mut b) = pair(&eal, 64);
         assert_eq!(receive(&mut b), [], "the first is unharmed");
-        std::thread::spawn(|| {
-            let eal = Eal::attach().expect("another thread joins");
-            let (mut a, mut b) = pair(&eal, 64);
-            commit(&mut a, 7, 60);
-            a.flush();
-            assert_eq!(receive(&mut b), [7]);
-        })
-        .join()
-        .expect("the other thread is fine");
+    });
+}
+
+/// Twice as many as DPDK has places for (128), one after the other.
+#[test]
+fn threads_come_and_go_each_with_ports_of_its_own() {
+    in_child(|| {
+        let _eal = start();
+        for number in 0..256 {
+            let thread = std::thread::spawn(move || {
+                let eal = Eal::attach().expect("a place is free");
+                if number % 32 == 0 {
+                    let (mut a, mut b) = pair(&eal, 64);
+                    commit(&mut a, number, 60);
+                    a.flush();
+                    assert_eq!(receive(&mut b), [number]);
+                }
+            });
+            thread.join().expect("no panic");
+        }
     });
 }
 
@@ -293,7 +306,7 @@ fn the_floor_and_a_ping_pong_can_be_measured() {
             println!("two-packet floor at batch {batch}: {ticks:.0} ticks");
             assert!(ticks > 0.0);
         }
-        let pings = floor::ping(&mut a, 1000, || {
+        let pings = floor::ping(&mut a, 1000, Duration::from_secs(1), || {
             floor::pong_once(&mut b);
         });
         assert_eq!((pings.nanos.len(), pings.lost), (1000, 0));

@@ -1,5 +1,6 @@
 //! DPDK's environment abstraction layer: memory, devices, the threads' places.
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -108,20 +109,47 @@ impl Eal {
                 "DPDK was not started yet",
             ));
         }
-        // SAFETY: only reads a variable of this thread.
-        if unsafe { sys::shim_lcore_id() } == sys::SHIM_LCORE_ANY {
-            // Without a place of its own a thread would use the mempools without their caches.
-            // SAFETY: the EAL runs, as its core count says.
-            if unsafe { sys::rte_thread_register() } != 0 {
-                return Err(StartError::new(
-                    Error::Exhausted,
-                    format!("DPDK has no place for one more thread: {}", last_error()),
-                ));
-            }
+        if !PLACE.with(|place| place.get_or_init(Place::take).is_some()) {
+            let text = format!("DPDK has no place for one more thread: {}", last_error());
+            return Err(StartError::new(Error::Exhausted, text));
         }
         Ok(Self {
             not_send: PhantomData,
         })
+    }
+}
+
+thread_local! {
+    static PLACE: OnceCell<Option<Place>> = const { OnceCell::new() };
+}
+
+/// A thread's place among DPDK's "lcores", given back as the thread ends. Without one, it would
+/// use the mempools without their caches.
+#[derive(Debug)]
+struct Place {
+    /// Not the EAL's own, as that of the thread that started it.
+    registered: bool,
+}
+
+impl Place {
+    /// The EAL runs.
+    fn take() -> Option<Self> {
+        // SAFETY: only reads a variable of this thread.
+        if unsafe { sys::shim_lcore_id() } != sys::SHIM_LCORE_ANY {
+            return Some(Self { registered: false });
+        }
+        // SAFETY: the EAL runs, as the caller has checked.
+        let error = unsafe { sys::rte_thread_register() };
+        (error == 0).then_some(Self { registered: true })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.registered {
+            // SAFETY: of this thread, which is about to end. A port that lives longer still works.
+            unsafe { sys::rte_thread_unregister() }
+        }
     }
 }
 

@@ -18,9 +18,6 @@ const _: () = assert!(SMALL_FRAME_LEN == 154);
 /// Bytes of a ping's frame.
 pub const PING_LEN: usize = 64;
 
-/// How long a ping waits for its answer before it counts as lost.
-const PING_TIMEOUT: Duration = Duration::from_millis(100);
-
 /// The two-packet floor: processor ticks for a request and its reply between the two ports of a
 /// [`ring_pair`](super::ring_pair), each in a fresh mbuf of [`SMALL_FRAME_LEN`] bytes that is
 /// written whole and read whole, `batch` (1 to [`RX_BURST`]) at a time. The mean over `rounds`.
@@ -55,10 +52,10 @@ pub struct Pings {
     pub lost: u64,
 }
 
-/// Sends `rounds` pings of [`PING_LEN`] bytes, one at a time, to whoever answers first. `between`
-/// runs while it waits; where the other port is this thread's too, it lets that one answer.
-/// Ends early once ten pings in a row were lost.
-pub fn ping(port: &mut Port, rounds: u32, mut between: impl FnMut()) -> Pings {
+/// Sends `rounds` pings of [`PING_LEN`] bytes, one at a time, to whoever answers first; one without
+/// an answer for `timeout` counts as lost. `between` runs while it waits: where the other port is
+/// this thread's too, it lets that one answer. Ends early once ten pings in a row were lost.
+pub fn ping(port: &mut Port, rounds: u32, timeout: Duration, mut between: impl FnMut()) -> Pings {
     let mut pings = Pings {
         nanos: Vec::with_capacity(rounds as usize),
         lost: 0,
@@ -83,7 +80,7 @@ pub fn ping(port: &mut Port, rounds: u32, mut between: impl FnMut()) -> Pings {
                 let ours = |heard: &Ping| heard.kind == Kind::Pong && heard.number == number;
                 answer = answer.take().or(heard.filter(ours));
             });
-            if answer.is_some() || start.elapsed() > PING_TIMEOUT {
+            if answer.is_some() || start.elapsed() > timeout {
                 break answer;
             }
             between();
@@ -91,7 +88,7 @@ pub fn ping(port: &mut Port, rounds: u32, mut between: impl FnMut()) -> Pings {
         if let Some(answer) = answer {
             peer = answer.from;
             lost_in_a_row = 0;
-            pings.nanos.push(start.elapsed().as_nanos() as u64); // 100 ms at most.
+            pings.nanos.push(start.elapsed().as_nanos() as u64);
         } else {
             pings.lost += 1;
             lost_in_a_row += 1;

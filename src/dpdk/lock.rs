@@ -4,6 +4,9 @@
 //! the other one has. So a port holds an abstract Unix socket, named for both; the kernel frees
 //! the name when the process ends, however it ends. Such names belong to a network namespace, as
 //! interfaces do.
+//!
+//! Within one process an interface carries one port, whatever the address: the driver of packet
+//! sockets would have the kernel share the frames out between two.
 
 use std::io;
 use std::mem;
@@ -18,41 +21,44 @@ use crate::error::Error;
 /// Held as long as the port is open.
 #[derive(Debug)]
 pub(super) struct InterfaceLock {
-    _listener: UnixListener,
+    _here: UnixListener,
+    _everywhere: UnixListener,
 }
 
 impl InterfaceLock {
     /// Fails with the holder's process id if it is taken.
     pub(super) fn take(interface: &str, address: Option<Ip>) -> Result<Self, StartError> {
-        let name = match address {
+        let here = format!("demihoma/{interface}/of/{}", std::process::id());
+        let everywhere = match address {
             Some(address) => format!("demihoma/{interface}/{address:?}"),
             None => format!("demihoma/{interface}"),
         };
-        let failed = |error: io::Error| {
-            StartError::new(
-                Error::Device,
-                format!("{interface} could not be locked: {error}"),
-            )
-        };
-        let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
-        match UnixListener::bind_addr(&address) {
-            // Nobody accepts: a connection waits in the backlog, and the one who made it reads
-            // from it who listens.
-            Ok(listener) => Ok(Self {
-                _listener: listener,
-            }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                let holder = match holder(&name) {
-                    Some(pid) if pid == std::process::id() => "this process".to_owned(),
-                    Some(pid) => format!("process {pid}"),
-                    None => "another process".to_owned(),
-                };
-                let text = format!("{interface} is in use by {holder}, with the same address");
-                Err(StartError::new(Error::AddressInUse, text))
-            }
-            Err(error) => Err(failed(error)),
-        }
+        Ok(Self {
+            _here: listen(&here, interface)?,
+            _everywhere: listen(&everywhere, interface)?,
+        })
     }
+}
+
+/// Nobody ever accepts: a connection waits in the backlog, and the one who made it can read from
+/// it who listens.
+fn listen(name: &str, interface: &str) -> Result<UnixListener, StartError> {
+    let listener =
+        SocketAddr::from_abstract_name(name).and_then(|address| UnixListener::bind_addr(&address));
+    listener.map_err(|error| {
+        if error.kind() != io::ErrorKind::AddrInUse {
+            let text = format!("{interface} could not be locked: {error}");
+            return StartError::new(Error::Device, text);
+        }
+        let text = match holder(name) {
+            Some(pid) if pid == std::process::id() => {
+                format!("{interface} is in use by this process already")
+            }
+            Some(pid) => format!("{interface} is in use by process {pid}, with the same address"),
+            None => format!("{interface} is in use by another process, with the same address"),
+        };
+        StartError::new(Error::AddressInUse, text)
+    })
 }
 
 /// The process that listens at an abstract name, as the kernel knows it. Never waits: if the
@@ -109,10 +115,12 @@ mod tests {
     fn a_name_taken_is_refused_with_its_holder_and_free_once_dropped() {
         let name = format!("locktest{}", std::process::id());
         let held = InterfaceLock::take(&name, Some(Ip::v4(10, 0, 0, 1))).expect("free");
-        let error = InterfaceLock::take(&name, Some(Ip::v4(10, 0, 0, 1))).expect_err("taken");
-        assert_eq!(error.error(), Error::AddressInUse);
-        assert!(error.to_string().contains("this process"), "{error}");
-        InterfaceLock::take(&name, Some(Ip::v4(10, 0, 0, 2))).expect("another address is free");
+        for last in [1, 2] {
+            let error = InterfaceLock::take(&name, Some(Ip::v4(10, 0, 0, last)));
+            let error = error.expect_err("one port per interface and process");
+            assert_eq!(error.error(), Error::AddressInUse);
+            assert!(error.to_string().contains("this process"), "{error}");
+        }
         drop(held);
         InterfaceLock::take(&name, Some(Ip::v4(10, 0, 0, 1))).expect("free again");
     }

@@ -10,24 +10,21 @@ use crate::device::Checksums;
 pub(super) const HEADROOM: usize = sys::SHIM_HEADROOM as usize;
 
 /// A packet buffer, ours alone until handed to a driver; goes back to its pool when dropped.
+///
+/// It is just the pointer: drivers and pools read and write arrays of them.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Mbuf(NonNull<sys::rte_mbuf>);
 
 impl Mbuf {
-    /// # Safety
-    /// `raw` is a live mbuf that nobody else uses.
-    pub(super) unsafe fn from_raw(raw: *mut sys::rte_mbuf) -> Self {
-        // SAFETY: a live mbuf is not null, as the caller vouches.
-        Self(unsafe { NonNull::new_unchecked(raw) })
-    }
-
     /// The packet's bytes, those of its first segment.
+    #[inline]
     pub(super) fn data(&self) -> &[u8] {
         segment_data(self.0.as_ptr(), self)
     }
 
     /// Whether the packet lies in one piece.
+    #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.read::<u16>(sys::SHIM_MBUF_NB_SEGS) == 1
     }
@@ -49,12 +46,14 @@ impl Mbuf {
     }
 
     /// What the driver found out about the checksums.
+    #[inline]
     pub(super) fn checksums(&self) -> Checksums {
         checksums(self.read(sys::SHIM_MBUF_OL_FLAGS))
     }
 
     /// Whether it can be used again as it is: from this pool, one segment, nobody else's, with
     /// its own buffer.
+    #[inline]
     pub(super) fn is_plain_of(&self, pool: *mut sys::rte_mempool) -> bool {
         let flags: u64 = self.read(sys::SHIM_MBUF_OL_FLAGS);
         self.read::<*mut sys::rte_mempool>(sys::SHIM_MBUF_POOL) == pool
@@ -64,6 +63,7 @@ impl Mbuf {
     }
 
     /// The first `len` bytes after the headroom. `len` must not pass the pool's data room.
+    #[inline]
     pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
         debug_assert!(HEADROOM + len <= usize::from(self.read::<u16>(sys::SHIM_MBUF_BUF_LEN)));
         let buffer: *mut u8 = self.read(sys::SHIM_MBUF_BUF_ADDR);
@@ -73,6 +73,7 @@ impl Mbuf {
     }
 
     /// Makes `len` bytes, from `start` in [`Self::room`], the packet.
+    #[inline]
     pub(super) fn place(&mut self, start: usize, len: usize) {
         // Both lie within a buffer, whose length DPDK keeps in 16 bits.
         let (offset, len) = ((HEADROOM + start) as u16, len as u16);
@@ -82,11 +83,13 @@ impl Mbuf {
         self.write(sys::SHIM_MBUF_OL_FLAGS, 0u64);
     }
 
+    #[inline]
     fn read<T: Copy>(&self, offset: u32) -> T {
         // SAFETY: a live mbuf; `offset` and `T` are those of one of its fields.
         unsafe { read(self.0.as_ptr(), offset) }
     }
 
+    #[inline]
     fn write<T: Copy>(&mut self, offset: u32, value: T) {
         // SAFETY: as for `read`, and the mbuf is ours alone.
         unsafe {
@@ -109,12 +112,14 @@ impl Drop for Mbuf {
 
 /// # Safety
 /// `mbuf` is live, and has a field of type `T` at `offset`.
+#[inline]
 unsafe fn read<T: Copy>(mbuf: *mut sys::rte_mbuf, offset: u32) -> T {
     // SAFETY: within the mbuf, aligned and set, as the caller vouches.
     unsafe { mbuf.cast::<u8>().add(offset as usize).cast::<T>().read() }
 }
 
 /// The bytes of one segment of `packet`.
+#[inline]
 fn segment_data(segment: *mut sys::rte_mbuf, _packet: &Mbuf) -> &[u8] {
     // SAFETY: a segment of a live packet, whose driver set these fields to lie in its buffer;
     // nobody writes to it while the packet is borrowed.
@@ -131,6 +136,7 @@ fn segment_data(segment: *mut sys::rte_mbuf, _packet: &Mbuf) -> &[u8] {
 /// "None" means that the bytes were verified though the checksum field is not filled in, as
 /// virtual devices say between guests of one host: good, and nobody must compute it again.
 /// One unverified half leaves the whole unknown, one bad half makes it bad.
+#[inline]
 fn checksums(flags: u64) -> Checksums {
     let (ip, l4) = (flags & sys::SHIM_RX_IP_MASK, flags & sys::SHIM_RX_L4_MASK);
     let good = |half, good, none| half == good || half == none;
@@ -146,8 +152,23 @@ fn checksums(flags: u64) -> Checksums {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::{mem, ptr};
+
     use super::*;
+
+    /// Makes `rest` further segments of a packet, as drivers do that deliver merged frames.
+    pub(in crate::dpdk) fn chain(first: &mut Mbuf, rest: Vec<Mbuf>) {
+        let segments = 1 + rest.len() as u16;
+        let mut link = ptr::null_mut();
+        for mut mbuf in rest.into_iter().rev() {
+            mbuf.write::<*mut sys::rte_mbuf>(sys::SHIM_MBUF_NEXT, link);
+            link = mbuf.0.as_ptr();
+            mem::forget(mbuf); // The packet's from now on.
+        }
+        first.write(sys::SHIM_MBUF_NEXT, link);
+        first.write(sys::SHIM_MBUF_NB_SEGS, segments);
+    }
 
     /// Four states of each half: unknown, bad, good, none.
     #[test]

@@ -121,20 +121,24 @@ impl Stash {
         &self.pool
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.free.len()
     }
 
     /// The one that [`Self::take`] would give.
+    #[inline]
     pub(super) fn last(&mut self) -> Option<&mut Mbuf> {
         self.free.last_mut()
     }
 
+    #[inline]
     pub(super) fn take(&mut self) -> Option<Mbuf> {
         self.free.pop()
     }
 
     /// Keeps an mbuf for later use, or frees it if it is not like those of the pool.
+    #[inline]
     pub(super) fn give(&mut self, mbuf: Mbuf) {
         if !mbuf.is_plain_of(self.pool.as_ptr()) {
             return; // Dropped, so freed, segment by segment.
@@ -146,6 +150,7 @@ impl Stash {
     }
 
     /// Sees to it that `wanted` are here, if the pool has them.
+    #[inline]
     pub(super) fn fill(&mut self, wanted: usize) {
         let have = self.free.len();
         if have >= wanted {

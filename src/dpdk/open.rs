@@ -146,15 +146,22 @@ fn plug_in(plug: &Plug) -> Result<Attached, StartError> {
     let error =
         unsafe { sys::rte_eal_hotplug_add(c"vdev".as_ptr(), vdev.as_ptr(), arguments.as_ptr()) };
     if error < 0 {
-        return Err(StartError::new(
-            Error::Device,
-            format!(
-                "{what}: DPDK's {} did not start ({}): is the interface free, the name a \
-                 driver's, and `ulimit -l` at least 8192?",
-                name.trim_end_matches(|c: char| c.is_ascii_digit()),
-                describe(error)
-            ),
-        ));
+        let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        // Many drivers fail with -1 whatever the reason, and print it.
+        let reason = if error == -1 {
+            "see above".to_owned()
+        } else {
+            describe(error)
+        };
+        let hint = match interface {
+            Some(_) => {
+                "is `ulimit -l` at least 8192, and CAP_NET_ADMIN there? if not that, a second \
+                 try gets another process id, of which the kernel may know a twin"
+            }
+            None => "is there such a driver, and are its arguments right?",
+        };
+        let text = format!("{what}: {driver} did not start ({reason}): {hint}");
+        return Err(StartError::new(Error::Device, text));
     }
     // A driver may fail and yet the device be plugged in, without a port.
     match port_of(name) {

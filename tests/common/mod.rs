@@ -17,14 +17,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the body of a test, a closure written in the test itself, in a child process.
 #[allow(dead_code)] // Not every file of tests uses every helper.
-pub fn in_child<F: FnOnce()>(body: F) {
+pub(crate) fn in_child<F: FnOnce()>(body: F) {
     run::<F>(&[], body);
 }
 
 /// The same in a network namespace of its own, which needs no privilege: who is not root becomes
 /// root of a user namespace.
 #[allow(dead_code)] // As above.
-pub fn in_namespace<F: FnOnce()>(body: F) {
+pub(crate) fn in_namespace<F: FnOnce()>(body: F) {
     // SAFETY: has no precondition.
     let root = unsafe { libc::geteuid() } == 0;
     run::<F>(
@@ -39,14 +39,14 @@ pub fn in_namespace<F: FnOnce()>(body: F) {
 
 /// Runs the same test once more beside this one, in the same namespace, with another role.
 #[allow(dead_code)] // As above.
-pub fn beside(role: &str) -> Output {
+pub(crate) fn beside(role: &str) -> Output {
     let test = env::args().nth(1).expect("a child is told its test");
     finish(command(&[], &test, role))
 }
 
 /// The part that this process plays: "main" in the child, or as [`beside`] was told.
 #[allow(dead_code)] // As above.
-pub fn role() -> String {
+pub(crate) fn role() -> String {
     env::var(ROLE).unwrap_or_default()
 }
 
@@ -109,12 +109,14 @@ fn finish(mut command: Command) -> Output {
     child.wait_with_output().expect("a child of ours")
 }
 
-/// Such tests spin, so they run one at a time, whatever file they are in.
+/// Such tests spin, so they run one at a time, whatever program they are in: they lock the folder
+/// that their programs are in.
 fn take_turn() -> File {
-    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/one-device-test-at-a-time");
-    let file = File::create(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let program = env::current_exe().expect("a test has a program");
+    let folder = program.parent().expect("a program is in a folder");
+    let file = File::open(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     // SAFETY: the descriptor is open; the lock goes with it.
     let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
-    assert_eq!(result, 0, "{path}: {}", io::Error::last_os_error());
+    assert_eq!(result, 0, "{folder:?}: {}", io::Error::last_os_error());
     file
 }
