@@ -335,12 +335,9 @@ pub unsafe extern "C" fn demi_getsockopt(
         if room < LEN {
             return Err(Error::Invalid);
         }
-        let secs = linger
-            .unwrap_or(Duration::ZERO)
-            .as_nanos()
-            .div_ceil(1_000_000_000);
+        let secs = linger.as_nanos().div_ceil(1_000_000_000);
         value.write(libc::linger {
-            l_onoff: c_int::from(linger.is_some()),
+            l_onoff: 1,
             l_linger: c_int::try_from(secs).unwrap_or(c_int::MAX),
         });
         len_out.write(LEN);
