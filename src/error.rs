@@ -53,6 +53,8 @@ pub enum Error {
     NoSuchOption,
     /// No such device or interface.
     NoDevice,
+    /// No such file.
+    NoFile,
     /// The caller lacks a privilege.
     NotPermitted,
     /// The device failed.
@@ -87,6 +89,7 @@ impl Error {
             Self::Busy => libc::EBUSY,
             Self::NoSuchOption => libc::ENOPROTOOPT,
             Self::NoDevice => libc::ENODEV,
+            Self::NoFile => libc::ENOENT,
             Self::NotPermitted => libc::EPERM,
             Self::Device => libc::EIO,
             Self::Aborted(errno) => errno,
@@ -121,6 +124,7 @@ impl fmt::Display for Error {
             Self::Busy => "the library is busy below this call",
             Self::NoSuchOption => "no such option",
             Self::NoDevice => "no such device or interface",
+            Self::NoFile => "no such file",
             Self::NotPermitted => "not permitted",
             Self::Device => "the device failed",
             Self::Aborted(errno) => return write!(f, "aborted with errno {errno}"),

@@ -13,6 +13,9 @@
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
 //! | [`runtime`] | the loop that turns them all |
+//! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
+//! | [`config`] | settings: a file, the environment, and what is wrong with them |
+//! | [`libos`] | what applications see: sockets, tokens, buffers |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -35,6 +38,8 @@ pub mod time;
 // What bytes mean, where they lie, and what carries them.
 #[forbid(unsafe_code)]
 pub mod device;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod mem;
 #[forbid(unsafe_code)]
 pub mod trace;
@@ -52,3 +57,9 @@ pub mod net;
 pub mod runtime;
 #[forbid(unsafe_code)]
 pub mod sim;
+
+// What a user meets: settings, and the library OS.
+#[forbid(unsafe_code)]
+pub mod config;
+#[forbid(unsafe_code)]
+pub mod libos;

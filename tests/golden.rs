@@ -5,7 +5,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::PathBuf;
 
-use demihoma::addr::Ip;
+use demihoma::addr::{Addr, Ip, LinkId, Sent};
+use demihoma::device::{Checksums, NET_ROOM};
+use demihoma::net::{Event, Ingress, Interface, Params, Stack, Unreachable};
+use demihoma::time::Instant;
 use demihoma::trace::pcap;
 use demihoma::wire::homa;
 use flate2::read::GzDecoder;
@@ -178,5 +181,122 @@ fn every_packet_of_every_capture_comes_out_byte_for_byte_again() {
             }
             assert_eq!(ours, theirs, "{name}");
         });
+    }
+}
+
+const NOW: Instant = Instant(1_000_000_000);
+
+/// The network layer of the host with these addresses.
+fn stack(mac: &[u8], ip: Ip) -> Stack {
+    Stack::new(Params {
+        mac: mac.try_into().unwrap(),
+        addresses: vec![Interface { ip, prefix: 24 }],
+        mtu: 9000,
+        announce: false,
+        ..Params::default()
+    })
+    .unwrap()
+}
+
+/// Makes two network layers, of a frame's sender and receiver, acquainted.
+fn acquainted(frame: &[u8], datagram: &Datagram<'_>) -> (Stack, Stack, LinkId) {
+    let mut sender = stack(&frame[6..12], datagram.from);
+    let mut receiver = stack(&frame[..6], datagram.to);
+    assert_eq!(sender.link(NOW, datagram.to), Ok(None));
+    let mut slot = [0; 200];
+    let (request, _) = sender.poll_transmit(NOW, &mut slot).unwrap();
+    receiver.ingress(NOW, &slot[request], Checksums::Unknown);
+    let (answer, _) = receiver.poll_transmit(NOW, &mut slot).unwrap();
+    sender.ingress(NOW, &slot[answer], Checksums::Unknown);
+    let Some(Event::Up { link, .. }) = sender.poll_event() else {
+        panic!("the receiver answered");
+    };
+    (sender, receiver, link)
+}
+
+/// Sends and receives the frame's packet with network layers of our own.
+fn assert_frame_comes_out_again(name: &str, frame: &[u8], datagram: &Datagram<'_>) {
+    let (mut sender, mut receiver, link) = acquainted(frame, datagram);
+    let packet = rewrite(datagram);
+    let mut slot = vec![0xee; 10_000];
+    slot[NET_ROOM..NET_ROOM + packet.len()].copy_from_slice(&packet);
+    let sent = Sent {
+        len: packet.len() as u16,
+        link,
+        priority: frame[15] >> 5,
+    };
+    let (range, _) = sender.seal(&mut slot, &sent).unwrap();
+    assert_eq!(&slot[range], frame, "{name}");
+    let Some(Ingress::Homa { meta, packet }) = receiver.ingress(NOW, frame, Checksums::Unknown)
+    else {
+        panic!("{name}: a Homa packet was not passed up");
+    };
+    assert_eq!((meta.from, meta.to), (datagram.from, datagram.to));
+    assert_eq!(packet, datagram.packet);
+}
+
+fn is_native_ipv4(frame: &[u8]) -> bool {
+    frame[12..14] == [0x08, 0x00] && frame[23] == NATIVE
+}
+
+#[test]
+fn whole_frames_come_out_byte_for_byte_again() {
+    for (name, frame) in &golden_frames() {
+        if is_native_ipv4(frame) {
+            assert_frame_comes_out_again(name, frame, &datagram(frame).unwrap());
+        }
+    }
+    let is_plain = |name: &str| {
+        !["67", "70", "80"]
+            .iter()
+            .any(|number| name.starts_with(number))
+    };
+    let mut frame_count = 0;
+    for (name, capture) in captures().iter().filter(|(name, _)| is_plain(name)) {
+        for_each_frame(capture, |frame| {
+            if is_native_ipv4(frame) {
+                assert_frame_comes_out_again(name, frame, &datagram(frame).unwrap());
+                frame_count += 1;
+            }
+        });
+    }
+    assert_eq!(frame_count, 3856);
+}
+
+/// Of which packets the host 10.77.0.`last` learns in a capture that they were undeliverable.
+fn complaints(capture: &str, last: u8) -> Vec<(Addr, u16, Option<u64>, Unreachable)> {
+    let mut host = stack(&[0x52, 0x54, 0, 0x4d, 0, last], Ip::v4(10, 77, 0, last));
+    let mut found = Vec::new();
+    for_each_frame(&captures()[capture], |frame| {
+        if let Some(Ingress::Unreachable {
+            from,
+            to,
+            sport,
+            id,
+            reason,
+        }) = host.ingress(NOW, frame, Checksums::Unknown)
+        {
+            assert_eq!(from, to.ip);
+            found.push((to, sport, id, reason));
+        }
+    });
+    found
+}
+
+#[test]
+fn what_linux_says_of_undeliverable_packets_is_understood() {
+    let server = Addr::new(Ip::v4(10, 77, 0, 2), 4000);
+    let closed = (server, 32_797, Some(96), Unreachable::Port);
+    assert_eq!(complaints("41_no_server_port", 1), [closed, closed]);
+    let killed = (server, 32_798, Some(98), Unreachable::Port);
+    assert_eq!(complaints("42_server_killed_in_service", 1), [killed]);
+    let no_homa = complaints("71_proto_unreachable", 2);
+    assert!(!no_homa.is_empty());
+    for (to, _, id, reason) in no_homa {
+        assert_eq!(
+            (to.ip, reason),
+            (Ip::v4(10, 77, 0, 50), Unreachable::Protocol)
+        );
+        assert!(id.is_some());
     }
 }

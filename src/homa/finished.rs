@@ -88,9 +88,10 @@ impl Finished {
         self.len
     }
 
-    /// Forgets those whose time is up: a few at each call, more than come in.
+    /// Forgets those whose time is up, a bounded number at each call.
     pub fn forget_old(&mut self, now: Instant) {
-        for _ in 0..4 {
+        const STEPS_MAX: usize = 64;
+        for _ in 0..STEPS_MAX {
             if self.len == 0 || now.since(self.entries[self.head].at) < self.kept_for {
                 return;
             }

@@ -215,6 +215,10 @@ impl Peers {
         self.slots.get_mut(key)
     }
 
+    pub fn keys(&self) -> Vec<Key<Peer>> {
+        self.slots.iter().map(|(key, _)| key).collect()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.slots.iter().map(|(_, peer)| peer)
     }

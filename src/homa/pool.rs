@@ -162,11 +162,6 @@ impl Pool {
         self.users.len() as u32
     }
 
-    /// Messages that hold bytes.
-    pub fn run_count(&self) -> usize {
-        self.runs.len()
-    }
-
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
         let partial = self.partial.as_mut()?;
         if self.users[partial.page as usize] == 0 {
@@ -321,7 +316,7 @@ mod tests {
     fn too_long_a_message_takes_nothing() {
         let mut pool = Pool::new(5 * PAGE, 10);
         assert!(pool.alloc(5 * BPAGE_LEN + 100).is_none());
-        assert_eq!((pool.free_pages(), pool.run_count()), (5, 0));
+        assert_eq!((pool.free_pages(), pool.runs.len()), (5, 0));
     }
 
     /// Rule PL-15: what is not held cannot be given back.

@@ -6,7 +6,7 @@ use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
 };
 
-use super::template::ETHERNET_LEN;
+use super::headers::ETHERNET_LEN;
 
 /// Bytes of an ARP frame: 42, padded to the least that Ethernet carries, as not every NIC pads.
 pub(super) const FRAME_LEN: usize = 60;

@@ -2,7 +2,7 @@
 
 use smoltcp::wire::{Icmpv4DstUnreachable, Icmpv4Message, Icmpv4Packet};
 
-use super::template::{HEADERS_LEN, IPV4_LEN, Template};
+use super::headers::{HEADERS_LEN, IPV4_LEN, Template};
 use crate::addr::{Addr, Ip};
 use crate::time::{Duration, Instant};
 

@@ -3,16 +3,16 @@
 //! Frames go in, Homa's packets come out; Homa's packets go in, frames come out. Neighbours are
 //! asked for, remembered and asked again here. No clock, no socket, no thread.
 //!
-//! Addresses are 128 bits throughout and the header templates know their own length, so that IPv6
-//! and its neighbour discovery can stand beside IPv4 and ARP.
+//! IPv4 so far. Addresses are 128 bits throughout, and where a frame begins in a slot is told and
+//! not assumed, so that IPv6 and its neighbour discovery can stand beside IPv4 and ARP.
 
 mod arp;
+mod headers;
 mod icmp;
 mod neighbor;
 mod outbox;
 mod route;
 mod stack;
-mod template;
 #[cfg(test)]
 mod tests;
 
@@ -148,6 +148,45 @@ pub struct NeighborStats {
     pub table_full: u64,
     /// ARP requests that found no room among those that wait.
     pub requests_dropped: u64,
+}
+
+/// Why a frame was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Odd {
+    Truncated,
+    NotOurs,
+    BadSource,
+    OtherEthertype,
+    OtherProtocol,
+    BadHeader,
+    BadChecksum,
+    Fragment,
+    Options,
+    BadArp,
+    AddressConflict,
+    IcmpIgnored,
+    QueueFull,
+}
+
+impl Stats {
+    #[cold]
+    fn count(&mut self, odd: Odd) {
+        *match odd {
+            Odd::Truncated => &mut self.truncated,
+            Odd::NotOurs => &mut self.not_ours,
+            Odd::BadSource => &mut self.bad_source,
+            Odd::OtherEthertype => &mut self.other_ethertype,
+            Odd::OtherProtocol => &mut self.other_protocol,
+            Odd::BadHeader => &mut self.bad_header,
+            Odd::BadChecksum => &mut self.bad_checksum,
+            Odd::Fragment => &mut self.fragments,
+            Odd::Options => &mut self.options,
+            Odd::BadArp => &mut self.bad_arp,
+            Odd::AddressConflict => &mut self.address_conflicts,
+            Odd::IcmpIgnored => &mut self.icmp_ignored,
+            Odd::QueueFull => &mut self.queue_full,
+        } += 1;
+    }
 }
 
 impl Default for Params {

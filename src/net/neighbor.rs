@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::headers::Template;
 use super::route::Hop;
-use super::template::Template;
 use super::{Event, NeighborStats, Params};
 use crate::addr::{Ip, LinkId};
 use crate::error::Error;
@@ -22,7 +22,7 @@ const PROBE_INTERVAL: Duration = Duration::secs(1);
 
 /// Peers looked at, at most, to find one that may be given up: for one of our own choice, and for
 /// one that a frame brought, of which there may be millions.
-const EVICT_STEPS: usize = 256;
+const EVICT_STEPS: usize = 1024;
 const EVICT_STEPS_LEARNING: usize = 8;
 
 /// Most requests that wait to be sent. One that finds no room is made again in time.
@@ -305,7 +305,7 @@ impl Neighbors {
     fn ask(&mut self, now: Instant, ip: Ip, source: Ip) -> Result<u16, Error> {
         let state = State::Asking(self.first_try(now));
         let index = self.insert(now, (ip, source), state, EVICT_STEPS)?;
-        self.start_asking(index);
+        self.start_asking(now, index);
         Ok(index)
     }
 
@@ -399,7 +399,7 @@ impl Neighbors {
             self.stats.probes += 1;
             peer.probed_at = Some(now);
             peer.state = State::Probing(tries);
-            self.start_asking(index);
+            self.start_asking(now, index);
         }
     }
 
@@ -433,10 +433,11 @@ impl Neighbors {
         }
     }
 
-    fn start_asking(&mut self, index: u16) {
+    fn start_asking(&mut self, now: Instant, index: u16) {
         self.request(index);
         self.asking.push(index);
-        self.set_wake_at();
+        let due_at = now + self.arp_delay;
+        self.wake_at = Some(self.wake_at.map_or(due_at, |wake_at| wake_at.min(due_at)));
     }
 
     /// Ends the asking, if there was any.

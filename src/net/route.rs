@@ -56,6 +56,12 @@ impl Routes {
         self.interfaces.iter().any(|own| own.ip == ip)
     }
 
+    /// Whether one host may have this address, as far as we know: no broadcast, no multicast.
+    pub(super) fn is_host(&self, ip: Ip) -> bool {
+        let is_edge = |own: &Interface| own.covers(ip) && own.is_edge(ip);
+        is_host(ip) && !self.interfaces.iter().any(is_edge)
+    }
+
     /// The address from which a host of one of our networks is spoken to.
     pub(super) fn source_for(&self, neighbor: Ip) -> Option<Ip> {
         let own = self.interfaces.iter().find(|own| own.reaches(neighbor))?;
@@ -72,9 +78,8 @@ impl Routes {
         if let Some(source) = self.source_for(peer) {
             return Ok(Hop::Direct { source });
         }
-        let within = self.interfaces.iter().any(|own| own.covers(peer));
-        if within || !is_host(peer) {
-            return Err(Error::HostUnreachable); // A broadcast address, or no host's at all.
+        if !self.is_host(peer) {
+            return Err(Error::HostUnreachable);
         }
         let gateway = self.gateway.ok_or(Error::HostUnreachable)?;
         let source = self.source_for(gateway).ok_or(Error::HostUnreachable)?;
@@ -113,7 +118,7 @@ impl Interface {
 
 /// Whether one host on a link may have this address: not "this network" (0/8), loopback (127/8),
 /// multicast (224/4) or reserved (240/4, with the limited broadcast).
-pub(super) fn is_host(ip: Ip) -> bool {
+fn is_host(ip: Ip) -> bool {
     ip.as_v4()
         .is_some_and(|v4| !matches!(v4.octets()[0], 0 | 127 | 224..))
 }
@@ -140,7 +145,7 @@ mod tests {
         assert_eq!(direct(Ip::v4(10, 0, 0, 2)), Ok(Hop::Direct { source }));
         let source = Ip::v4(10, 0, 1, 1);
         assert_eq!(direct(Ip::v4(10, 0, 1, 0)), Ok(Hop::Direct { source }));
-        assert_eq!(direct(source), Ok(Hop::Own(0)));
+        assert_eq!(direct(source), Ok(Hop::Own(1)));
     }
 
     #[test]

@@ -2,15 +2,13 @@
 
 use std::ops::Range;
 
-use smoltcp::wire::{EthernetFrame, EthernetProtocol, Ipv4Packet};
-
 use super::arp::{self, Arp};
+use super::headers::{ETHERNET_LEN, Ethernet, HEADERS_LEN, IPV4_LEN, Ipv4, Template};
 use super::icmp::{self, Limiter, Message, Quote};
 use super::neighbor::{Neighbors, Request, Word};
 use super::outbox::Outbox;
-use super::route::{Routes, is_host};
-use super::template::{ETHERNET_LEN, HEADERS_LEN, IPV4_LEN, Template};
-use super::{Event, Ingress, Params, Stats};
+use super::route::Routes;
+use super::{Event, Ingress, Odd, Params, Stats};
 use crate::addr::{Ip, LinkId, Meta, Sent};
 use crate::device::{Checksums, NET_ROOM, TxMeta};
 use crate::error::Error;
@@ -32,24 +30,6 @@ pub struct Stack {
     stats: Stats,
     /// The latest time we were told, for [`Self::seal`], which is not.
     now: Instant,
-}
-
-/// Why a frame was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Odd {
-    Truncated,
-    NotOurs,
-    BadSource,
-    OtherEthertype,
-    OtherProtocol,
-    BadHeader,
-    BadChecksum,
-    Fragment,
-    Options,
-    BadArp,
-    AddressConflict,
-    IcmpIgnored,
-    QueueFull,
 }
 
 impl Stack {
@@ -88,7 +68,7 @@ impl Stack {
         match self.receive(now, frame, checksums) {
             Ok(ingress) => ingress,
             Err(odd) => {
-                self.count(odd);
+                self.stats.count(odd);
                 None
             }
         }
@@ -131,6 +111,7 @@ impl Stack {
     /// frame lies. `None` if the link is void: then the packet is lost, as any may be.
     #[inline]
     pub fn seal(&mut self, slot: &mut [u8], sent: &Sent) -> Option<(Range<usize>, TxMeta)> {
+        debug_assert!(usize::from(sent.len) + IPV4_LEN <= usize::from(self.mtu));
         let Some(template) = self.neighbors.use_link(self.now, sent.link) else {
             self.stats.stale_links += 1;
             return None;
@@ -164,7 +145,7 @@ impl Stack {
         let quoted = Template::new((headers.mac(), self.mac), (from, to), self.ip_protocol);
         match self.outbox.push_icmp() {
             Some(out) => icmp::write_port_unreachable(&reply, &quoted, packet, out),
-            None => self.count(Odd::QueueFull),
+            None => self.stats.count(Odd::QueueFull),
         }
     }
 
@@ -213,69 +194,83 @@ impl Stack {
     fn receive<'f>(
         &mut self,
         now: Instant,
-        bytes: &'f [u8],
+        frame: &'f [u8],
         checksums: Checksums,
     ) -> Result<Option<Ingress<'f>>, Odd> {
-        let frame = EthernetFrame::new_checked(bytes).map_err(|_| Odd::Truncated)?;
-        let (from, to) = (frame.src_addr().0, frame.dst_addr().0);
-        let is_for_us = to == self.mac;
-        if !is_for_us && to != arp::BROADCAST {
+        let (header, payload) = Ethernet::parse(frame)?;
+        if header.ethertype != Ethernet::IPV4 || header.to != self.mac {
+            return self.receive_other(now, &header, payload).map(|()| None);
+        }
+        let packet = Ipv4::parse(payload, checksums)?;
+        let meta = Meta {
+            from: packet.from,
+            to: packet.to,
+        };
+        if !self.routes.is_own(meta.to) {
             return Err(Odd::NotOurs);
         }
-        if from == self.mac || !arp::is_station(from) {
+        if packet.protocol != self.ip_protocol {
+            return self.receive_icmp(meta, header.from, &packet);
+        }
+        if !self.neighbors.is_as_known(now, meta.from, header.from) {
+            self.note_sender(now, meta.from, header.from)?;
+        }
+        self.stats.homa_received += 1;
+        let packet = packet.payload;
+        Ok(Some(Ingress::Homa { meta, packet }))
+    }
+
+    /// Takes in what is not IPv4 sent to us alone, or refuses it.
+    #[cold]
+    fn receive_other(&mut self, now: Instant, header: &Ethernet, bytes: &[u8]) -> Result<(), Odd> {
+        if header.to != self.mac && header.to != arp::BROADCAST {
+            return Err(Odd::NotOurs);
+        }
+        self.check_station(header.from)?;
+        match header.ethertype {
+            Ethernet::ARP => self.receive_arp(now, bytes),
+            Ethernet::IPV4 => Err(Odd::NotOurs),
+            _ => Err(Odd::OtherEthertype),
+        }
+    }
+
+    /// Takes in where a sender is that we do not know, or not there.
+    #[cold]
+    fn note_sender(&mut self, now: Instant, from: Ip, mac: [u8; 6]) -> Result<(), Odd> {
+        self.check_sender(from, mac)?;
+        let source = self.routes.source_for(from);
+        self.neighbors
+            .handle_word(now, (from, mac), source, Word::Speech);
+        Ok(())
+    }
+
+    /// Whether a packet may come from there.
+    fn check_sender(&self, from: Ip, mac: [u8; 6]) -> Result<(), Odd> {
+        if !self.routes.is_host(from) || self.routes.is_own(from) {
             return Err(Odd::BadSource);
         }
-        match frame.ethertype() {
-            EthernetProtocol::Ipv4 if is_for_us => {
-                self.receive_ipv4(now, from, frame.payload(), checksums)
-            }
-            EthernetProtocol::Ipv4 => Err(Odd::NotOurs),
-            EthernetProtocol::Arp => self.receive_arp(now, frame.payload()).map(|()| None),
-            EthernetProtocol::Ipv6 | EthernetProtocol::Unknown(_) => Err(Odd::OtherEthertype),
-        }
+        self.check_station(mac)
     }
 
-    #[inline]
-    fn receive_ipv4<'f>(
-        &mut self,
-        now: Instant,
-        mac: [u8; 6],
-        bytes: &'f [u8],
-        checksums: Checksums,
-    ) -> Result<Option<Ingress<'f>>, Odd> {
-        let packet = check_ipv4(bytes, checksums)?;
-        let (from, to) = (Ip::from(packet.src_addr()), Ip::from(packet.dst_addr()));
-        if !self.routes.is_own(to) {
-            return Err(Odd::NotOurs);
+    fn check_station(&self, mac: [u8; 6]) -> Result<(), Odd> {
+        if mac == self.mac || !arp::is_station(mac) {
+            return Err(Odd::BadSource);
         }
-        if !self.neighbors.is_as_known(now, from, mac) {
-            if !is_host(from) || self.routes.is_own(from) {
-                return Err(Odd::BadSource);
-            }
-            let source = self.routes.source_for(from);
-            let word = Word::Speech;
-            self.neighbors.handle_word(now, (from, mac), source, word);
-        }
-        let payload = packet.payload();
-        let protocol = u8::from(packet.next_header());
-        if protocol == self.ip_protocol {
-            self.stats.homa_received += 1;
-            let meta = Meta { from, to };
-            let packet = payload;
-            return Ok(Some(Ingress::Homa { meta, packet }));
-        }
-        if protocol == icmp::PROTOCOL {
-            return self.receive_icmp(Meta { from, to }, mac, payload);
-        }
-        Err(Odd::OtherProtocol)
+        Ok(())
     }
 
+    #[cold]
     fn receive_icmp(
         &mut self,
         meta: Meta,
         mac: [u8; 6],
-        bytes: &[u8],
+        packet: &Ipv4<'_>,
     ) -> Result<Option<Ingress<'static>>, Odd> {
+        if packet.protocol != icmp::PROTOCOL {
+            return Err(Odd::OtherProtocol);
+        }
+        self.check_sender(meta.from, mac)?;
+        let bytes = packet.payload;
         if !icmp::checksum_is_valid(bytes) {
             return Err(Odd::BadChecksum);
         }
@@ -345,55 +340,4 @@ impl Stack {
         let Request { target, source } = self.neighbors.poll_request()?;
         Some(Arp::request(self.mac, source.as_v4()?, target.as_v4()?))
     }
-
-    #[cold]
-    fn count(&mut self, odd: Odd) {
-        let stats = &mut self.stats;
-        *match odd {
-            Odd::Truncated => &mut stats.truncated,
-            Odd::NotOurs => &mut stats.not_ours,
-            Odd::BadSource => &mut stats.bad_source,
-            Odd::OtherEthertype => &mut stats.other_ethertype,
-            Odd::OtherProtocol => &mut stats.other_protocol,
-            Odd::BadHeader => &mut stats.bad_header,
-            Odd::BadChecksum => &mut stats.bad_checksum,
-            Odd::Fragment => &mut stats.fragments,
-            Odd::Options => &mut stats.options,
-            Odd::BadArp => &mut stats.bad_arp,
-            Odd::AddressConflict => &mut stats.address_conflicts,
-            Odd::IcmpIgnored => &mut stats.icmp_ignored,
-            Odd::QueueFull => &mut stats.queue_full,
-        } += 1;
-    }
-}
-
-/// An IPv4 packet without the frame's padding, if it is one that we take.
-#[inline]
-fn check_ipv4(bytes: &[u8], checksums: Checksums) -> Result<Ipv4Packet<&[u8]>, Odd> {
-    let header = bytes.first_chunk::<IPV4_LEN>().ok_or(Odd::Truncated)?;
-    match header[0] {
-        0x45 => {}
-        0x46..=0x4f => return Err(Odd::Options),
-        _ => return Err(Odd::BadHeader),
-    }
-    let packet = Ipv4Packet::new_unchecked(bytes);
-    let total = usize::from(packet.total_len());
-    if total < IPV4_LEN {
-        return Err(Odd::BadHeader);
-    }
-    if total > bytes.len() {
-        return Err(Odd::Truncated);
-    }
-    let is_intact = match checksums {
-        Checksums::Good => true,
-        Checksums::Bad => false,
-        Checksums::Unknown => packet.verify_checksum(),
-    };
-    if !is_intact {
-        return Err(Odd::BadChecksum);
-    }
-    if packet.more_frags() || packet.frag_offset() != 0 {
-        return Err(Odd::Fragment);
-    }
-    Ok(packet)
 }

@@ -135,13 +135,28 @@ impl Endpoint {
         (self.rpcs.get(key)?.peer_addr == arrival.from).then_some(key)
     }
 
+    /// The peer a packet comes from, made known if it was not. Its link is asked for at once, so
+    /// that the answer finds it.
+    #[inline]
+    fn sender(&mut self, arrival: &Arrival) -> Option<Key<Peer>> {
+        let Some(key) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
+            self.stats.peers_full += 1;
+            return None;
+        };
+        let peer = self.peers.get_mut(key);
+        if peer.link == Link::Unknown {
+            peer.link = Link::Asked;
+            self.unresolved.push_back(peer.ip);
+        }
+        Some(key)
+    }
+
     fn on_data(&mut self, arrival: &Arrival, data: &Data, payload: &[u8]) -> Verdict {
         if !data.fits(payload.len()) {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
-        let Some(peer) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
-            self.stats.peers_full += 1;
+        let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
         if data.cutoff_version != self.params.cutoff_version
@@ -426,9 +441,7 @@ impl Endpoint {
     }
 
     fn on_resend_unknown(&mut self, arrival: &Arrival) -> Verdict {
-        let peer = self.peers.find_or_add(arrival.now, arrival.from.ip);
-        let Some(peer) = peer else {
-            self.stats.peers_full += 1;
+        let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
         let mut body = Body::Unknown;
@@ -506,8 +519,7 @@ impl Endpoint {
     }
 
     fn on_need_ack(&mut self, arrival: &Arrival) -> Verdict {
-        let Some(peer) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
-            self.stats.peers_full += 1;
+        let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
         let key = if arrival.id.is_client() {

@@ -2,6 +2,7 @@
 
 mod app;
 mod input;
+mod leave;
 mod output;
 mod ticks;
 

@@ -26,10 +26,10 @@ impl Endpoint {
         if self.due_left {
             return Some(self.last_tick_at);
         }
-        let tick_at = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
-        match (tick_at, self.finished.next_at()) {
-            (Some(tick), Some(finished)) => Some(tick.min(finished)),
-            (tick, finished) => tick.or(finished),
+        let tick_at = self.last_tick_at + self.params.tick;
+        match self.wheel.is_empty() {
+            true => self.finished.next_at().map(|at| at.max(tick_at)),
+            false => Some(tick_at),
         }
     }
 

@@ -1,11 +1,15 @@
-//! The headers before a packet, made once per peer.
+//! The headers before a packet: read in one go, and written from a template made once per peer.
+//!
+//! Each packet passes here, so offsets are constants and lengths are types; smoltcp's views check
+//! each field's bounds anew.
 
 use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet};
 
 use std::net::Ipv4Addr;
 
+use super::Odd;
 use crate::addr::Ip;
-use crate::device::TxMeta;
+use crate::device::{Checksums, TxMeta};
 
 pub(super) const ETHERNET_LEN: usize = 14;
 pub(super) const IPV4_LEN: usize = 20;
@@ -39,9 +43,8 @@ impl Template {
         header.set_next_header(IpProtocol::from(protocol));
         header.set_src_addr(ip.0);
         header.set_dst_addr(ip.1);
-        let words = bytes[ETHERNET_LEN..].chunks_exact(2);
-        let sum = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-        let sum = fold(sum.sum());
+        let header = bytes.last_chunk().expect("the IPv4 header comes last");
+        let sum = sum(header);
         Self { bytes, sum }
     }
 
@@ -89,6 +92,95 @@ impl Template {
             priority,
         }
     }
+}
+
+/// An Ethernet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ethernet {
+    pub(super) to: [u8; 6],
+    pub(super) from: [u8; 6],
+    pub(super) ethertype: u16,
+}
+
+/// An IPv4 header and what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ipv4<'f> {
+    pub(super) from: Ip,
+    pub(super) to: Ip,
+    pub(super) protocol: u8,
+    /// Without the frame's padding.
+    pub(super) payload: &'f [u8],
+}
+
+impl Ethernet {
+    pub(super) const IPV4: u16 = 0x0800;
+    pub(super) const ARP: u16 = 0x0806;
+
+    #[inline]
+    pub(super) fn parse(frame: &[u8]) -> Result<(Self, &[u8]), Odd> {
+        let (header, payload) = frame
+            .split_first_chunk::<ETHERNET_LEN>()
+            .ok_or(Odd::Truncated)?;
+        let &[t0, t1, t2, t3, t4, t5, f0, f1, f2, f3, f4, f5, high, low] = header;
+        let header = Self {
+            to: [t0, t1, t2, t3, t4, t5],
+            from: [f0, f1, f2, f3, f4, f5],
+            ethertype: u16::from_be_bytes([high, low]),
+        };
+        Ok((header, payload))
+    }
+}
+
+impl<'f> Ipv4<'f> {
+    /// Takes a whole packet without options, perhaps padded.
+    #[inline]
+    pub(super) fn parse(bytes: &'f [u8], checksums: Checksums) -> Result<Self, Odd> {
+        const VERSION_AND_WORDS: u8 = 0x45;
+        /// "More fragments" and the fragment's offset.
+        const FRAGMENT: u16 = 0x3fff;
+
+        let header = bytes.first_chunk::<IPV4_LEN>().ok_or(Odd::Truncated)?;
+        match header[0] {
+            VERSION_AND_WORDS => {}
+            0x46..=0x4f => return Err(Odd::Options),
+            _ => return Err(Odd::BadHeader),
+        }
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let total = usize::from(word(2));
+        if total < IPV4_LEN {
+            return Err(Odd::BadHeader);
+        }
+        let payload = bytes.get(IPV4_LEN..total).ok_or(Odd::Truncated)?;
+        let is_intact = match checksums {
+            Checksums::Good => true,
+            Checksums::Bad => false,
+            Checksums::Unknown => sum(header) == 0xffff,
+        };
+        if !is_intact {
+            return Err(Odd::BadChecksum);
+        }
+        if word(6) & FRAGMENT != 0 {
+            return Err(Odd::Fragment);
+        }
+        let ip = |at: usize| Ip::v4(header[at], header[at + 1], header[at + 2], header[at + 3]);
+        Ok(Self {
+            from: ip(12),
+            to: ip(16),
+            protocol: header[9],
+            payload,
+        })
+    }
+}
+
+/// One's complement sum of an IPv4 header.
+#[inline]
+fn sum(header: &[u8; IPV4_LEN]) -> u16 {
+    let words = (0..IPV4_LEN).step_by(2);
+    fold(
+        words
+            .map(|at| u32::from(u16::from_be_bytes([header[at], header[at + 1]])))
+            .sum(),
+    )
 }
 
 #[inline]

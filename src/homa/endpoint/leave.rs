@@ -1,0 +1,48 @@
+//! Leaving: what should be out before a socket goes.
+
+use crate::homa::control::{Body, Control};
+use crate::homa::event::SocketKey;
+use crate::homa::peer::SAVED_ACKS_MAX;
+use crate::homa::rpc::State;
+use crate::wire::homa::Common;
+
+use super::Endpoint;
+
+impl Endpoint {
+    /// Whether nothing of a socket is on its way: its requests are done, its responses
+    /// acknowledged, and no control packet waits to be sent. Looks at all RPCs.
+    pub fn is_settled(&self, socket: SocketKey) -> bool {
+        let mut rpcs = self.rpcs.iter().filter(|(_, rpc)| rpc.socket == socket);
+        self.control.is_empty()
+            && rpcs.all(|(_, rpc)| match rpc.state {
+                State::Sending(_) | State::Receiving(..) | State::Replying(_) => false,
+                State::Done(_)
+                | State::Incoming(_)
+                | State::Requested(_)
+                | State::InService
+                | State::Moving => true,
+            })
+    }
+
+    /// Sends the acks that wait for a packet to go along with, to all peers, in the name of
+    /// `socket`: there may be no such packet any more.
+    pub fn send_saved_acks(&mut self, socket: SocketKey) {
+        let Some(sport) = self.port(socket) else {
+            return;
+        };
+        for key in self.peers.keys() {
+            // One packet for each: they are few, and this is the end.
+            for _ in 0..SAVED_ACKS_MAX {
+                let Some(ack) = self.peers.get_mut(key).take_ack() else {
+                    break;
+                };
+                let (id, dport) = (ack.client_id, ack.server_port);
+                self.queue(Control {
+                    peer: key,
+                    common: Common { sport, dport, id },
+                    body: Body::Ack,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The desk between the transport and the application: it turns what happens into results.
+//!
+//! It never turns the loop itself. Each call gets the transport it works on; the time is that of
+//! the last turn.
+
+use crate::addr::Addr;
+use crate::device::RX_BURST;
+use crate::error::Error;
+use crate::homa::{Endpoint, Event, Message, Outcome, RpcKey, SocketKey};
+use crate::mem::Buffers;
+use crate::rng::Rng;
+use crate::runtime::{QToken, Tokens};
+use crate::time::{Duration, Instant};
+
+use super::params::Params;
+use super::queue::{Arrival, HeldPush, Kind, Queues};
+use super::result::{MessageKind, OperationResult, QDesc, QResult, Stats};
+use super::sga::{Outgoing, Received, SgaKey, Sgas};
+
+/// The most that one turn can add to the time lived: after a pause no grace ends at once.
+const TICK: Duration = Duration::millis(1);
+
+/// Tag of the RPCs that carry datagrams; those of calls carry their token, which is never 0.
+pub(super) const DATAGRAM_TAG: u64 = 0;
+
+/// Everything about sockets, tokens and buffers that does not depend on the device.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) params: Params,
+    pub(super) buffers: Buffers,
+    pub(super) tokens: Tokens<Pending, Done>,
+    pub(super) sgas: Sgas,
+    pub(super) queues: Queues,
+    /// Datagram queues with pushes held back.
+    pub(super) holding: Vec<QDesc>,
+    /// Somewhere a message and a pop are kept apart by a limit.
+    pub(super) is_stalled: bool,
+    pub(super) now: Instant,
+    /// Time during which the loop was turned often enough to hear from peers.
+    pub(super) lived: Duration,
+    graces_checked_at: Duration,
+    pub(super) stats: Stats,
+}
+
+/// An operation under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pending {
+    Push {
+        qd: QDesc,
+    },
+    Pop {
+        qd: QDesc,
+        len_max: u32,
+    },
+    Call {
+        qd: QDesc,
+        rpc: Option<RpcKey>,
+        cookie: u64,
+    },
+}
+
+/// An operation's result while nobody has asked for it.
+#[derive(Debug)]
+pub(super) struct Done {
+    qd: QDesc,
+    result: Completion,
+}
+
+#[derive(Debug)]
+pub(super) enum Completion {
+    Push,
+    Pop(SgaKey),
+    Failed(Error),
+}
+
+impl Pending {
+    pub(super) const fn qd(&self) -> QDesc {
+        match *self {
+            Self::Push { qd } | Self::Pop { qd, .. } | Self::Call { qd, .. } => qd,
+        }
+    }
+}
+
+impl Desk {
+    pub(super) fn new(params: Params, now: Instant) -> Self {
+        let mut rng = Rng::new(params.seed);
+        Self {
+            buffers: Buffers::new(params.send_bytes),
+            tokens: Tokens::new(params.tokens_max as usize, rng.next_u64()),
+            sgas: Sgas::new(rng.next_u64()),
+            queues: Queues::default(),
+            holding: Vec::new(),
+            is_stalled: false,
+            now,
+            lived: Duration::ZERO,
+            graces_checked_at: Duration::ZERO,
+            stats: Stats::default(),
+            params,
+        }
+    }
+
+    /// Takes one event of the turn.
+    #[inline]
+    pub(super) fn on_event(&mut self, homa: &mut Endpoint, event: Event) {
+        match event {
+            Event::Request { socket, rpc } => self.on_arrival(homa, socket, Arrival::Request(rpc)),
+            Event::Done { socket, rpc, tag } => {
+                let Some(outcome) = homa.take(self.now, rpc) else {
+                    return;
+                };
+                if tag == DATAGRAM_TAG {
+                    self.on_datagram_done(homa, socket, outcome);
+                } else {
+                    self.on_call_done(homa, socket, QToken(tag), outcome);
+                }
+            }
+            Event::Released { tag, result } => {
+                let result = result.map_or_else(Completion::Failed, |()| Completion::Push);
+                self.complete(QToken(tag), result);
+            }
+        }
+    }
+
+    /// Does what is due after a turn at `self.now`, in which so many frames came.
+    #[inline]
+    pub(super) fn end_turn(&mut self, homa: &mut Endpoint, since: Duration, frames: usize) {
+        // What went out just now may have completed pushes.
+        while let Some(event) = homa.poll_event() {
+            self.on_event(homa, event);
+        }
+        // A full burst means that more is waiting, which may be what some grace is there for.
+        if frames < RX_BURST {
+            self.lived = self.lived + since.min(TICK);
+        }
+        if !self.holding.is_empty() {
+            self.send_held(homa);
+        }
+        if self.is_stalled {
+            self.is_stalled = false;
+            self.queues
+                .qds()
+                .into_iter()
+                .for_each(|qd| self.deliver(homa, qd));
+        }
+        if self.lived >= self.graces_checked_at + TICK {
+            self.graces_checked_at = self.lived;
+            self.end_graces(homa);
+        }
+    }
+
+    /// Brings what came and the pops that wait together.
+    pub(super) fn deliver(&mut self, homa: &mut Endpoint, qd: QDesc) {
+        while let Ok(queue) = self.queues.get_mut(qd) {
+            let has_room = match &mut queue.kind {
+                Kind::Datagram(_) => true,
+                Kind::Native(service) => service.has_room(homa, self.lived, TICK),
+            };
+            if !has_room || self.sgas.is_full() {
+                self.is_stalled = true;
+                return;
+            }
+            let (kind, message) = match queue.arrivals.meet() {
+                None => return,
+                Some(Arrival::Response(message)) => (MessageKind::Response, message),
+                Some(Arrival::Request(rpc)) => match homa.take(self.now, rpc) {
+                    Some(Outcome::Request(message)) => (MessageKind::Request, message),
+                    // The client gave it up before anybody popped it.
+                    Some(Outcome::Response(_) | Outcome::Failed { .. }) | None => continue,
+                },
+            };
+            if let Some(qt) = queue.arrivals.first_waiting() {
+                self.give(homa, qd, qt, kind, &message);
+            }
+        }
+    }
+
+    /// Completes a pop with a message.
+    fn give(
+        &mut self,
+        homa: &mut Endpoint,
+        qd: QDesc,
+        qt: QToken,
+        kind: MessageKind,
+        message: &Message,
+    ) {
+        let Ok(queue) = self.queues.get_mut(qd) else {
+            return;
+        };
+        let (Some(socket), Some(&Pending::Pop { len_max, .. })) =
+            (queue.socket, self.tokens.pending(qt))
+        else {
+            unreachable!("a queue with arrivals has a socket, and its waiters are pops");
+        };
+        let mut evicted = None;
+        let open = match (kind, &mut queue.kind) {
+            (MessageKind::Response, _) => None,
+            (MessageKind::Request, Kind::Native(service)) => {
+                service.on_taken(message.rpc, homa);
+                None
+            }
+            (MessageKind::Request, Kind::Datagram(datagram)) => {
+                let open;
+                (open, evicted) = datagram.pairing.on_popped(message.rpc, message.peer);
+                Some(open)
+            }
+        };
+        if let Some(rpc) = evicted {
+            self.stats.open_evicted += 1;
+            self.reply_empty(homa, rpc);
+        }
+        let received = Received {
+            run: message.run,
+            socket,
+            kind,
+            id: message.id.0,
+            cookie: 0,
+            peer: message.peer,
+            open,
+        };
+        let sga = self.sgas.insert_received(homa, message, len_max, received);
+        self.complete(qt, sga.map_or_else(Completion::Failed, Completion::Pop));
+    }
+
+    /// Ends an operation, if it is still under way.
+    #[inline]
+    pub(super) fn complete(&mut self, qt: QToken, result: Completion) {
+        if let Some(pending) = self.tokens.pending(qt) {
+            let done = Done {
+                qd: pending.qd(),
+                result,
+            };
+            self.tokens
+                .complete(qt, done)
+                .expect("it was just seen to be pending");
+        }
+    }
+
+    /// A result as the application sees it.
+    #[inline]
+    pub(super) fn describe(&self, qt: QToken, done: &Done) -> QResult {
+        QResult {
+            qd: done.qd,
+            qt,
+            result: match done.result {
+                Completion::Push => OperationResult::Push,
+                Completion::Pop(sga) => OperationResult::Pop(self.sgas.describe(sga)),
+                Completion::Failed(error) => OperationResult::Failed(error),
+            },
+        }
+    }
+
+    /// Sends a new datagram now, if the transport has room. Tells whether it had.
+    pub(super) fn send_datagram(
+        &mut self,
+        homa: &mut Endpoint,
+        qd: QDesc,
+        to: Addr,
+        outgoing: &Outgoing,
+        qt: QToken,
+    ) -> bool {
+        let max = self.params.datagram_outstanding_max;
+        let Ok(queue) = self.queues.get_mut(qd) else {
+            return true;
+        };
+        let socket = queue.socket;
+        let (Some(socket), Ok(datagram)) = (socket, queue.datagram()) else {
+            return true;
+        };
+        if datagram.outstanding >= max {
+            return false;
+        }
+        let (payload, notify) = (outgoing.payload(), outgoing.notify(qt));
+        match homa.send_request(self.now, socket, to, payload, DATAGRAM_TAG, notify) {
+            Ok(_) => datagram.outstanding += 1,
+            Err(Error::Exhausted) => return false,
+            Err(error) => self.complete(qt, Completion::Failed(error)),
+        }
+        true
+    }
+
+    /// Gives the pushes that were held back another try, each queue's in order.
+    fn send_held(&mut self, homa: &mut Endpoint) {
+        // Another queue is first each time, should RPCs be short for all of them.
+        self.holding.rotate_left(1);
+        for qd in std::mem::take(&mut self.holding) {
+            while let Some(held) = self.next_held(qd) {
+                if !self.send_datagram(homa, qd, held.to, &held.outgoing, held.qt) {
+                    if let Ok(datagram) = self.queues.get_mut(qd).and_then(|q| q.datagram()) {
+                        datagram.held.push_front(held);
+                        self.holding.push(qd);
+                    }
+                    break;
+                }
+                held.outgoing.release(homa, self.now);
+            }
+        }
+    }
+
+    fn next_held(&mut self, qd: QDesc) -> Option<HeldPush> {
+        self.queues
+            .get_mut(qd)
+            .ok()?
+            .datagram()
+            .ok()?
+            .held
+            .pop_front()
+    }
+
+    /// Replies for the application where it had its time and did not.
+    fn end_graces(&mut self, homa: &mut Endpoint) {
+        let mut replies = 0;
+        for (_, queue) in self.queues.iter_mut() {
+            let Kind::Datagram(datagram) = &mut queue.kind else {
+                continue;
+            };
+            while let Some(rpc) = datagram.pairing.poll_expired(self.lived) {
+                // Of an RPC that is gone there is nothing to answer.
+                replies += u64::from(homa.send_empty_response(self.now, rpc).is_ok());
+            }
+        }
+        self.stats.empty_replies += replies;
+    }
+
+    pub(super) fn reply_empty(&mut self, homa: &mut Endpoint, rpc: RpcKey) {
+        if homa.send_empty_response(self.now, rpc).is_ok() {
+            self.stats.empty_replies += 1;
+        }
+    }
+
+    fn on_arrival(&mut self, homa: &mut Endpoint, socket: SocketKey, arrival: Arrival) {
+        if let Some(qd) = self.queues.of_socket(socket)
+            && let Ok(queue) = self.queues.get_mut(qd)
+        {
+            queue.arrivals.come(arrival);
+            self.deliver(homa, qd);
+        }
+    }
+
+    fn on_datagram_done(&mut self, homa: &mut Endpoint, socket: SocketKey, outcome: Outcome) {
+        let qd = self.queues.of_socket(socket);
+        if let Some(queue) = qd.and_then(|qd| self.queues.get_mut(qd).ok())
+            && let Ok(datagram) = queue.datagram()
+        {
+            datagram.outstanding -= 1;
+        }
+        match outcome {
+            Outcome::Response(message) if message.empty_reply => {
+                homa.release(self.now, message.run);
+            }
+            Outcome::Response(message) if qd.is_some() => {
+                self.on_arrival(homa, socket, Arrival::Response(message));
+            }
+            Outcome::Response(message) | Outcome::Request(message) => {
+                self.stats.responses_dropped += 1;
+                homa.release(self.now, message.run);
+            }
+            Outcome::Failed { .. } => self.stats.datagrams_failed += 1,
+        }
+    }
+
+    fn on_call_done(
+        &mut self,
+        homa: &mut Endpoint,
+        socket: SocketKey,
+        qt: QToken,
+        outcome: Outcome,
+    ) {
+        let message = match outcome {
+            Outcome::Response(message) | Outcome::Request(message) => message,
+            Outcome::Failed { error, .. } => return self.complete(qt, Completion::Failed(error)),
+        };
+        let Some(&Pending::Call { cookie, .. }) = self.tokens.pending(qt) else {
+            self.stats.responses_dropped += 1;
+            homa.release(self.now, message.run);
+            return;
+        };
+        let received = Received {
+            run: message.run,
+            socket,
+            kind: MessageKind::Response,
+            id: message.id.0,
+            cookie,
+            peer: message.peer,
+            open: None,
+        };
+        match self
+            .sgas
+            .insert_received(homa, &message, message.len, received)
+        {
+            Ok(sga) => self.complete(qt, Completion::Pop(sga)),
+            Err(error) => {
+                self.stats.responses_dropped += 1;
+                homa.release(self.now, message.run);
+                self.complete(qt, Completion::Failed(error));
+            }
+        }
+    }
+}

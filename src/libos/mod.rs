@@ -1,0 +1,324 @@
+//! Sockets, tokens and buffers over the transport: the library OS that applications see.
+//!
+//! [`LibOSOver`] is that over any device and clock; `LibOS` is the one over a DPDK port. Nothing
+//! happens but within its calls: the `wait` functions turn the loop.
+//!
+//! Every operation gives a [`QToken`]. Buffers are named by handles, so that one freed twice, or
+//! one of somebody else, is an error and no crash.
+
+mod datagram;
+mod desk;
+mod native;
+mod params;
+mod queue;
+mod result;
+mod sga;
+mod sockets;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::fmt;
+
+use crate::addr::{Addr, Ip};
+use crate::device::Device;
+use crate::error::Error;
+use crate::homa::{self, Endpoint};
+use crate::mem::Region;
+use crate::net;
+use crate::runtime::{Clock, Deadline, Idleness, Poller};
+use crate::time::{Duration, Instant};
+use crate::wire::homa::MAX_MESSAGE_LEN;
+
+use desk::Desk;
+
+pub use crate::runtime::{QToken, Waker};
+pub use params::Params;
+pub use result::{
+    MessageInfo, MessageKind, OperationResult, QDesc, QResult, Sga, SgaHandle, SgaView, Stats,
+};
+
+/// A library OS over one device. It belongs to the thread that made it.
+pub struct LibOSOver<D: Device, C: Clock> {
+    poller: Poller<D>,
+    clock: C,
+    desk: Desk,
+    idleness: Idleness,
+    waker: Waker,
+    sockets_max: usize,
+    /// Waits since the last turn.
+    unturned: u32,
+}
+
+impl<D: Device, C: Clock> LibOSOver<D, C> {
+    /// Joins a device, the network's and the transport's settings, receive memory and a clock.
+    pub fn over(
+        device: D,
+        mut clock: C,
+        net: net::Params,
+        homa: homa::Params,
+        params: Params,
+        region: Region,
+    ) -> Result<Self, Error> {
+        params.validate()?;
+        let now = clock.now();
+        let sockets_max = homa.sockets_max as usize;
+        Ok(Self {
+            poller: Poller::new(device, net, homa, region, now)?,
+            clock,
+            idleness: Idleness::new(params.yield_after_turns),
+            desk: Desk::new(params, now),
+            waker: Waker::default(),
+            sockets_max,
+            unturned: 0,
+        })
+    }
+
+    // ---- sockets
+
+    /// Opens a queue. `AF_INET`, `SOCK_DGRAM` and protocol 0 or 17: paired datagrams;
+    /// `SOCK_DGRAM` and `IPPROTO_HOMA` (146, or 0xFD): native calls. All else is `NotSupported`.
+    pub fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Result<QDesc, Error> {
+        self.desk.socket(domain, kind, protocol, self.sockets_max)
+    }
+
+    /// Gives a queue a port, 0 for an automatic one, on our address or on all of them; from now
+    /// on it takes requests. Errors, in this order: `AddressInUse`; `Invalid` if it is bound
+    /// already; `AddressNotAvailable`.
+    pub fn bind(&mut self, qd: QDesc, addr: Addr) -> Result<(), Error> {
+        let is_ours = addr.ip.is_unspecified() || self.poller.is_own(addr.ip);
+        self.desk.bind(self.poller.homa(), qd, addr, is_ours)
+    }
+
+    /// `NotSupported`: no queue so far has connections.
+    pub fn listen(&mut self, qd: QDesc, backlog: i32) -> Result<(), Error> {
+        self.desk.queues.get(qd)?;
+        Err(if backlog < 1 {
+            Error::Invalid
+        } else {
+            Error::NotSupported
+        })
+    }
+
+    /// `Invalid`: no queue so far listens.
+    pub fn accept(&mut self, qd: QDesc) -> Result<QToken, Error> {
+        self.desk.queues.get(qd)?;
+        Err(Error::Invalid)
+    }
+
+    /// `NotSupported`: no queue so far has connections.
+    pub fn connect(&mut self, qd: QDesc, _to: Addr) -> Result<QToken, Error> {
+        self.desk.queues.get(qd)?;
+        Err(Error::NotSupported)
+    }
+
+    /// The address given to `bind`, with the port the queue has; all zero if it has none yet.
+    pub fn getsockname(&mut self, qd: QDesc) -> Result<Addr, Error> {
+        self.desk.getsockname(self.poller.homa(), qd)
+    }
+
+    /// `NotConnected`: no queue so far has one peer.
+    pub fn getpeername(&mut self, qd: QDesc) -> Result<Addr, Error> {
+        self.desk.queues.get(qd)?;
+        Err(Error::NotConnected)
+    }
+
+    /// Ends a queue. Pops and calls under way fail with `Canceled`; then the loop is turned until
+    /// peers have confirmed what was pushed, at most as long as the queue lingers; pushes not
+    /// confirmed by then fail with `Canceled` too.
+    pub fn close(&mut self, qd: QDesc) -> Result<(), Error> {
+        self.desk.begin_close(self.poller.homa(), qd)?;
+        let linger = self.linger(qd)?;
+        self.turn_until(linger, |desk, homa| desk.is_settled(homa, qd));
+        self.desk.end_close(self.poller.homa(), qd);
+        Ok(())
+    }
+
+    /// How long close may wait for peers.
+    pub fn linger(&self, qd: QDesc) -> Result<Duration, Error> {
+        let linger = self.desk.queues.get(qd)?.linger;
+        Ok(linger.unwrap_or(self.desk.params.linger))
+    }
+
+    /// Sets what [`Self::linger`] tells; zero: close drops what is not confirmed at once;
+    /// `None`: as `Params` say.
+    pub fn set_linger(&mut self, qd: QDesc, linger: Option<Duration>) -> Result<(), Error> {
+        self.desk.queues.get_mut(qd)?.linger = linger;
+        Ok(())
+    }
+
+    // ---- messages
+
+    /// On a datagram queue: a token that fails with `NoDestination`.
+    pub fn push(&mut self, qd: QDesc, view: &SgaView) -> Result<QToken, Error> {
+        self.desk.push(self.poller.homa(), qd, view)
+    }
+
+    /// Sends a datagram: the reply to one that was popped, if there is such a one, or a new one.
+    /// The buffer may be freed at any time. Its bytes must stay until the token completes: for
+    /// short messages once a copy is on its way, for long ones once the peer has them.
+    pub fn pushto(&mut self, qd: QDesc, view: &SgaView, to: Addr) -> Result<QToken, Error> {
+        self.desk.pushto(self.poller.homa(), qd, view, to)
+    }
+
+    /// Asks for the next whole message; of one longer than `size` the rest is cut off.
+    pub fn pop(&mut self, qd: QDesc, size: Option<usize>) -> Result<QToken, Error> {
+        self.desk.pop(self.poller.homa(), qd, size)
+    }
+
+    /// Starts a call on a native queue: its token and the RPC's id. The token completes as a pop
+    /// of the response, or fails. `Exhausted` if too many RPCs are alive.
+    pub fn call(
+        &mut self,
+        qd: QDesc,
+        request: &SgaView,
+        to: Addr,
+        cookie: u64,
+    ) -> Result<(QToken, u64), Error> {
+        self.desk.call(self.poller.homa(), qd, request, to, cookie)
+    }
+
+    /// Answers a request popped from a native queue. If its client is gone this succeeds all the
+    /// same; a request that was answered before, or is still to be popped, is `Invalid`. Without
+    /// a token the bytes of a long response must stay unchanged until the buffer is freed.
+    pub fn reply(
+        &mut self,
+        qd: QDesc,
+        id: u64,
+        peer: Addr,
+        response: &SgaView,
+        want_token: bool,
+    ) -> Result<Option<QToken>, Error> {
+        self.desk
+            .reply(self.poller.homa(), qd, id, peer, response, want_token)
+    }
+
+    /// What is known of a popped message; `Invalid` for other buffers.
+    pub fn info(&self, handle: u64) -> Result<MessageInfo, Error> {
+        self.desk.sgas.info(handle)
+    }
+
+    /// Ends the call with this id, or all calls of the queue for 0. Their tokens fail with
+    /// `Canceled`, or with the errno `error` if it is not 0.
+    pub fn abort(&mut self, qd: QDesc, id: u64, error: i32) -> Result<(), Error> {
+        self.desk.abort(self.poller.homa(), qd, id, error)
+    }
+
+    // ---- buffers
+
+    /// A buffer of 1 to 1,000,000 bytes, with any content.
+    pub fn sgaalloc(&mut self, len: usize) -> Result<Sga, Error> {
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        if len > MAX_MESSAGE_LEN as usize {
+            return Err(Error::MessageTooLong);
+        }
+        let mut buf = self.desk.buffers.alloc(len);
+        if buf.is_none() {
+            // What was confirmed meanwhile gives its memory back within a turn.
+            self.turn();
+            buf = self.desk.buffers.alloc(len);
+        }
+        let key = self.desk.sgas.insert_buf(buf.ok_or(Error::NoMemory)?)?;
+        Ok(self.desk.sgas.describe(key))
+    }
+
+    /// A buffer that holds a copy of `bytes`.
+    pub fn sga_of(&mut self, bytes: &[u8]) -> Result<Sga, Error> {
+        let sga = self.sgaalloc(bytes.len())?;
+        self.desk.sgas.fill(sga.handle.into(), bytes)?;
+        Ok(sga)
+    }
+
+    /// Copies a buffer's bytes to `out`, as many as fit, and tells how many.
+    pub fn sga_read(&mut self, view: &SgaView, out: &mut [u8]) -> Result<usize, Error> {
+        self.desk.sgas.read(self.poller.homa(), view, out)
+    }
+
+    /// Ends the application's hold on a buffer, at any time; messages on their way keep its
+    /// bytes. `Invalid` if it was freed before or never was one of ours.
+    pub fn sgafree(&mut self, handle: u64) -> Result<(), Error> {
+        self.desk.sgafree(self.poller.homa(), handle)
+    }
+
+    // ---- the rest
+
+    /// What ends a wait from another thread or a signal handler.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    pub fn local_ip(&self) -> Ip {
+        self.poller.local_ip()
+    }
+
+    pub const fn stats(&self) -> &Stats {
+        &self.desk.stats
+    }
+
+    pub const fn poller(&self) -> &Poller<D> {
+        &self.poller
+    }
+
+    /// One turn of the loop; tells its time.
+    pub(super) fn turn(&mut self) -> Instant {
+        let now = self.clock.now();
+        let desk = &mut self.desk;
+        let since = now.since(desk.now);
+        desk.now = now;
+        let frames = self
+            .poller
+            .turn_with(now, |homa, event| desk.on_event(homa, event));
+        self.desk.end_turn(self.poller.homa(), since, frames);
+        self.idleness.on_turn(frames);
+        self.unturned = 0;
+        now
+    }
+
+    /// Turns until `is_settled`, but not longer than `at_most`.
+    fn turn_until(
+        &mut self,
+        at_most: Duration,
+        mut is_settled: impl FnMut(&mut Desk, &Endpoint) -> bool,
+    ) {
+        let mut deadline = Deadline::new(Some(at_most));
+        while at_most > Duration::ZERO && !is_settled(&mut self.desk, self.poller.homa()) {
+            let now = self.turn();
+            if deadline.is_over(now) {
+                return;
+            }
+        }
+    }
+}
+
+impl<D: Device, C: Clock> Drop for LibOSOver<D, C> {
+    /// Ends all queues as [`LibOSOver::close`] does, with one linger for all of them.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let qds = self.desk.queues.qds();
+        let mut longest = Duration::ZERO;
+        for &qd in &qds {
+            longest = longest.max(self.linger(qd).unwrap_or(Duration::ZERO));
+            if self.desk.begin_close(self.poller.homa(), qd).is_err() {
+                return; // Cannot be: the descriptors were just listed.
+            }
+        }
+        self.turn_until(longest, |desk, homa| {
+            qds.iter().all(|&qd| desk.is_settled(homa, qd))
+        });
+    }
+}
+
+impl<D: Device, C: Clock> fmt::Debug for LibOSOver<D, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "LibOSOver({}, {:?})",
+            self.poller.local_ip(),
+            self.desk.tokens
+        )
+    }
+}

@@ -1,0 +1,252 @@
+//! Queues: what stands behind a descriptor.
+
+use std::collections::VecDeque;
+
+use crate::addr::{Addr, Ip};
+use crate::error::Error;
+use crate::homa::{Endpoint, Message, RpcKey, SocketKey};
+use crate::keyed::Keyed;
+use crate::runtime::{QToken, Rendezvous};
+use crate::time::Duration;
+
+use super::datagram::Pairing;
+use super::params::Params;
+use super::result::QDesc;
+use super::sga::Outgoing;
+
+/// The first descriptor. Source: Demikernel 1.5.13, whose programs see 500 first.
+const FIRST_QD: u32 = 500;
+
+/// Protocol of native Homa sockets. Source: HomaModule homa.h `IPPROTO_HOMA`.
+const IPPROTO_HOMA: i32 = 146;
+/// The same, as older copies of that header had it.
+const IPPROTO_HOMA_OLD: i32 = 0xfd;
+
+/// One socket.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// The transport's socket, once there is a port.
+    pub(super) socket: Option<SocketKey>,
+    /// The address given to `bind`.
+    pub(super) bound: Option<Ip>,
+    /// Overrides `Params::linger`.
+    pub(super) linger: Option<Duration>,
+    pub(super) arrivals: Rendezvous<Arrival, QToken>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Paired datagrams.
+    Datagram(Datagram),
+    /// Homa's own calls and replies.
+    Native(Service),
+}
+
+/// What can be popped.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    Request(RpcKey),
+    /// The response to a datagram of ours.
+    Response(Message),
+}
+
+#[derive(Debug)]
+pub(super) struct Datagram {
+    pub(super) pairing: Pairing,
+    /// New datagrams that wait for older ones to be confirmed.
+    pub(super) held: VecDeque<HeldPush>,
+    /// New datagrams the peers have not confirmed.
+    pub(super) outstanding: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct HeldPush {
+    pub(super) outgoing: Outgoing,
+    pub(super) to: Addr,
+    pub(super) qt: QToken,
+}
+
+/// The requests that a native socket's application works on.
+#[derive(Debug)]
+pub(super) struct Service {
+    /// As they were popped, some ended since.
+    taken: VecDeque<RpcKey>,
+    /// How many of them may still be open; those that ended without a reply are found out late.
+    count: u32,
+    max: u32,
+    counted_at: Duration,
+}
+
+/// All queues, by descriptor and by socket.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    by_qd: Vec<Option<Queue>>,
+    /// By the socket's slot.
+    by_socket: Vec<Option<QDesc>>,
+}
+
+impl Kind {
+    /// What `socket(2)`'s arguments ask for.
+    pub(super) fn of(
+        domain: i32,
+        kind: i32,
+        protocol: i32,
+        params: &Params,
+    ) -> Result<Self, Error> {
+        if (domain != libc::AF_INET && domain != libc::AF_INET6) || kind != libc::SOCK_DGRAM {
+            return Err(Error::NotSupported);
+        }
+        match protocol {
+            IPPROTO_HOMA | IPPROTO_HOMA_OLD => Ok(Self::Native(Service::new(params.service_max))),
+            // Demikernel's results have room for IPv4 senders only.
+            0 | libc::IPPROTO_UDP if domain == libc::AF_INET => Ok(Self::Datagram(Datagram {
+                pairing: Pairing::new(
+                    params.datagram_open_max,
+                    params.datagram_reply_grace,
+                    Keyed::new(params.seed),
+                ),
+                held: VecDeque::new(),
+                outstanding: 0,
+            })),
+            _ => Err(Error::NotSupported),
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            socket: None,
+            bound: None,
+            linger: None,
+            arrivals: Rendezvous::new(),
+            kind,
+        }
+    }
+
+    pub(super) fn datagram(&mut self) -> Result<&mut Datagram, Error> {
+        match &mut self.kind {
+            Kind::Datagram(datagram) => Ok(datagram),
+            Kind::Native(_) => Err(Error::NotSupported),
+        }
+    }
+
+    pub(super) fn service(&mut self) -> Result<&mut Service, Error> {
+        match &mut self.kind {
+            Kind::Native(service) => Ok(service),
+            Kind::Datagram(_) => Err(Error::NotSupported),
+        }
+    }
+}
+
+impl Service {
+    const fn new(max: u32) -> Self {
+        Self {
+            taken: VecDeque::new(),
+            count: 0,
+            max,
+            counted_at: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn on_taken(&mut self, rpc: RpcKey, homa: &Endpoint) {
+        self.count += 1;
+        self.taken.push_back(rpc);
+        while self.taken.front().is_some_and(|&rpc| !homa.in_service(rpc)) {
+            self.taken.pop_front();
+        }
+        if self.taken.len() >= 2 * self.max as usize {
+            self.recount(homa);
+        }
+    }
+
+    pub(super) fn on_answered(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
+
+    /// Whether another request may be popped. Counts anew at most once per `lived` tick.
+    pub(super) fn has_room(&mut self, homa: &Endpoint, lived: Duration, tick: Duration) -> bool {
+        if self.count >= self.max && lived >= self.counted_at + tick {
+            self.counted_at = lived;
+            self.recount(homa);
+        }
+        self.count < self.max
+    }
+
+    fn recount(&mut self, homa: &Endpoint) {
+        self.taken.retain(|&rpc| homa.in_service(rpc));
+        self.count = self.taken.len() as u32;
+    }
+}
+
+impl Queues {
+    /// Files a queue under the lowest free descriptor.
+    pub(super) fn insert(&mut self, queue: Queue) -> QDesc {
+        let free = self.by_qd.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.by_qd.len());
+        if index == self.by_qd.len() {
+            self.by_qd.push(None);
+        }
+        self.by_qd[index] = Some(queue);
+        QDesc(FIRST_QD + index as u32)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_qd.iter().flatten().count()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, qd: QDesc) -> Result<&Queue, Error> {
+        let index = qd.0.checked_sub(FIRST_QD).ok_or(Error::BadDescriptor)?;
+        let queue = self.by_qd.get(index as usize).and_then(Option::as_ref);
+        queue.ok_or(Error::BadDescriptor)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, qd: QDesc) -> Result<&mut Queue, Error> {
+        let index = qd.0.checked_sub(FIRST_QD).ok_or(Error::BadDescriptor)?;
+        let queue = self.by_qd.get_mut(index as usize).and_then(Option::as_mut);
+        queue.ok_or(Error::BadDescriptor)
+    }
+
+    pub(super) fn remove(&mut self, qd: QDesc) -> Option<Queue> {
+        let index = qd.0.checked_sub(FIRST_QD)? as usize;
+        let queue = self.by_qd.get_mut(index)?.take()?;
+        if let Some(socket) = queue.socket {
+            self.by_socket[socket.index() as usize] = None;
+        }
+        Some(queue)
+    }
+
+    /// Lets events of `socket` find their queue.
+    pub(super) fn join(&mut self, qd: QDesc, socket: SocketKey) -> Result<(), Error> {
+        self.get_mut(qd)?.socket = Some(socket);
+        let index = socket.index() as usize;
+        if self.by_socket.len() <= index {
+            self.by_socket.resize(index + 1, None);
+        }
+        self.by_socket[index] = Some(qd);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn of_socket(&self, socket: SocketKey) -> Option<QDesc> {
+        let qd = (*self.by_socket.get(socket.index() as usize)?)?;
+        (self.get(qd).ok()?.socket == Some(socket)).then_some(qd)
+    }
+
+    /// Descriptors in use, lowest first, as of now.
+    pub(super) fn qds(&self) -> Vec<QDesc> {
+        let indexes = self.by_qd.iter().enumerate();
+        indexes
+            .filter(|(_, queue)| queue.is_some())
+            .map(|(index, _)| QDesc(FIRST_QD + index as u32))
+            .collect()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (QDesc, &mut Queue)> {
+        let indexes = self.by_qd.iter_mut().enumerate();
+        indexes.filter_map(|(index, queue)| Some((QDesc(FIRST_QD + index as u32), queue.as_mut()?)))
+    }
+}

@@ -1,0 +1,265 @@
+//! The buffers the application holds, under handles that are checked each time they come back.
+
+use std::ptr;
+
+use crate::addr::Addr;
+use crate::error::Error;
+use crate::homa::{Endpoint, Message, Notify, Payload, RunKey, SocketKey};
+use crate::mem::{Buf, Buffers};
+use crate::runtime::{Handles, QToken};
+use crate::slots::{Key, Slots};
+use crate::wire::homa::MAX_MESSAGE_LEN;
+
+use super::datagram::Open;
+use super::result::{MessageInfo, MessageKind, Sga, SgaHandle, SgaView};
+
+/// Buffers held at once. The pages and send buffers behind them are bounded elsewhere.
+const SGAS_MAX: usize = 1 << 20;
+
+/// All buffers the application holds.
+#[derive(Debug)]
+pub(super) struct Sgas {
+    slots: Slots<Held>,
+    handles: Handles,
+}
+
+pub(super) type SgaKey = Key<Held>;
+
+/// One buffer the application holds.
+#[derive(Debug)]
+pub(super) struct Held {
+    base: *mut u8,
+    len: u32,
+    pub(super) bytes: Bytes,
+}
+
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Allocated(Buf),
+    Received(Received),
+}
+
+/// A message that was popped, and what it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    pub(super) run: RunKey,
+    pub(super) socket: SocketKey,
+    pub(super) kind: MessageKind,
+    pub(super) id: u64,
+    pub(super) cookie: u64,
+    pub(super) peer: Addr,
+    /// The datagram request that a push of this buffer answers.
+    pub(super) open: Option<Key<Open>>,
+}
+
+/// A message on its way out, with a reference of ours on its bytes.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// Ours alone: the application's bytes are free already.
+    Copied(Buf),
+    Shared(Buf),
+    /// Bytes of a run. Whoever keeps this beyond the call must retain the run.
+    Received {
+        run: RunKey,
+        start: u32,
+        len: u32,
+    },
+}
+
+impl Sgas {
+    pub(super) fn new(chance: u64) -> Self {
+        Self {
+            slots: Slots::new(SGAS_MAX),
+            handles: Handles::new(chance),
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.slots.is_full()
+    }
+
+    pub(super) fn insert_buf(&mut self, buf: Buf) -> Result<SgaKey, Error> {
+        let held = Held {
+            base: buf.as_mut_ptr(),
+            len: buf.len() as u32, // A buffer's length fits: the longest is 1 MiB.
+            bytes: Bytes::Allocated(buf),
+        };
+        self.slots.insert(held).ok_or(Error::Exhausted)
+    }
+
+    /// A received message, of which the application gets to see `len_max` bytes.
+    pub(super) fn insert_received(
+        &mut self,
+        homa: &Endpoint,
+        message: &Message,
+        len_max: u32,
+        received: Received,
+    ) -> Result<SgaKey, Error> {
+        let held = Held {
+            base: homa.region().address(message.offset as usize).as_ptr(),
+            len: message.len.min(len_max),
+            bytes: Bytes::Received(received),
+        };
+        self.slots.insert(held).ok_or(Error::Exhausted)
+    }
+
+    /// Ends the application's hold; `Invalid` if there is none.
+    pub(super) fn remove(&mut self, handle: u64) -> Result<Bytes, Error> {
+        let key = self.handles.key(handle).ok_or(Error::Invalid)?;
+        let held = self.slots.remove(key).ok_or(Error::Invalid)?;
+        Ok(held.bytes)
+    }
+
+    /// As the application sees it; a null one if it was freed, which only its holder can do.
+    pub(super) fn describe(&self, key: SgaKey) -> Sga {
+        let handle = SgaHandle(self.handles.number(key));
+        let held = self.slots.get(key);
+        Sga {
+            handle,
+            ptr: held.map_or(ptr::null_mut(), |held| held.base),
+            len: held.map_or(0, |held| held.len),
+            peer: held.and_then(|held| match &held.bytes {
+                Bytes::Allocated(_) => None,
+                Bytes::Received(received) => Some(received.peer),
+            }),
+        }
+    }
+
+    pub(super) fn info(&self, handle: u64) -> Result<MessageInfo, Error> {
+        let held = self.get(handle)?;
+        let Bytes::Received(received) = &held.bytes else {
+            return Err(Error::Invalid);
+        };
+        Ok(MessageInfo {
+            kind: received.kind,
+            id: received.id,
+            cookie: received.cookie,
+            len: held.len,
+            error: 0,
+            peer: received.peer,
+        })
+    }
+
+    /// The datagram request that a push of this buffer from `socket` answers.
+    pub(super) fn open_of(&self, handle: u64, socket: SocketKey) -> Option<Key<Open>> {
+        match &self.get(handle).ok()?.bytes {
+            Bytes::Received(received) if received.socket == socket => received.open,
+            Bytes::Received(_) | Bytes::Allocated(_) => None,
+        }
+    }
+
+    /// The bytes of a view as a message to send: copied if they are not more than `copy_max`.
+    pub(super) fn outgoing(
+        &self,
+        homa: &Endpoint,
+        buffers: &Buffers,
+        view: &SgaView,
+        copy_max: u32,
+    ) -> Result<Outgoing, Error> {
+        let (held, start) = self.resolve(view)?;
+        let is_short = view.len <= copy_max;
+        let range = start as usize..(start + view.len) as usize;
+        // With no memory left for a copy the bytes go by reference, which only completes later.
+        Ok(match &held.bytes {
+            Bytes::Allocated(buf) if is_short => match buffers.copy_of(&buf[range.clone()]) {
+                Some(copy) => Outgoing::Copied(copy),
+                None => Outgoing::Shared(buf.view(range).ok_or(Error::Invalid)?),
+            },
+            Bytes::Allocated(buf) => Outgoing::Shared(buf.view(range).ok_or(Error::Invalid)?),
+            Bytes::Received(received) => {
+                let copy = is_short
+                    .then(|| copy_run(homa, buffers, held, view))
+                    .flatten();
+                copy.map_or(
+                    Outgoing::Received {
+                        run: received.run,
+                        start,
+                        len: view.len,
+                    },
+                    Outgoing::Copied,
+                )
+            }
+        })
+    }
+
+    /// Copies the bytes of a view to `out`, as many as fit, and tells how many.
+    pub(super) fn read(
+        &self,
+        homa: &Endpoint,
+        view: &SgaView,
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
+        let (held, start) = self.resolve(view)?;
+        let len = out.len().min(view.len as usize);
+        let out = &mut out[..len];
+        match &held.bytes {
+            Bytes::Allocated(buf) => out.copy_from_slice(&buf[start as usize..][..len]),
+            Bytes::Received(_) => homa.region().read(offset_in(homa, view), out),
+        }
+        Ok(len)
+    }
+
+    /// Writes to the start of a buffer that no message on its way refers to.
+    pub(super) fn fill(&mut self, handle: u64, bytes: &[u8]) -> Result<(), Error> {
+        let key = self.handles.key(handle).ok_or(Error::Invalid)?;
+        let held = self.slots.get_mut(key).ok_or(Error::Invalid)?;
+        let Bytes::Allocated(buf) = &mut held.bytes else {
+            return Err(Error::Invalid);
+        };
+        let out = buf.make_mut().and_then(|out| out.get_mut(..bytes.len()));
+        out.ok_or(Error::Invalid)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn get(&self, handle: u64) -> Result<&Held, Error> {
+        let key = self.handles.key(handle).ok_or(Error::Invalid)?;
+        self.slots.get(key).ok_or(Error::Invalid)
+    }
+
+    /// The buffer of a view and where in it the view starts. The view must lie within it and not
+    /// be empty.
+    fn resolve(&self, view: &SgaView) -> Result<(&Held, u32), Error> {
+        let held = self.get(view.handle)?;
+        if view.len > MAX_MESSAGE_LEN {
+            return Err(Error::MessageTooLong);
+        }
+        let start = view.ptr.addr().checked_sub(held.base.addr());
+        let start = start.and_then(|start| u32::try_from(start).ok());
+        match start {
+            Some(start) if view.len > 0 && start <= held.len && view.len <= held.len - start => {
+                Ok((held, start))
+            }
+            Some(_) | None => Err(Error::Invalid),
+        }
+    }
+}
+
+/// Where in the region a checked view of received bytes starts.
+fn offset_in(homa: &Endpoint, view: &SgaView) -> usize {
+    view.ptr.addr() - homa.region().address(0).as_ptr().addr()
+}
+
+fn copy_run(homa: &Endpoint, buffers: &Buffers, held: &Held, view: &SgaView) -> Option<Buf> {
+    debug_assert!(view.ptr.addr() >= held.base.addr(), "the view was checked");
+    let mut copy = buffers.alloc(view.len as usize)?;
+    homa.region().read(offset_in(homa, view), copy.make_mut()?);
+    Some(copy)
+}
+
+impl Outgoing {
+    /// Another reference, for the transport.
+    pub(super) fn payload(&self) -> Payload {
+        match self {
+            Self::Copied(buf) | Self::Shared(buf) => Payload::Buffer(buf.clone()),
+            &Self::Received { run, start, len } => Payload::Received { run, start, len },
+        }
+    }
+
+    /// When the application's bytes are its own again.
+    pub(super) const fn notify(&self, qt: QToken) -> Notify {
+        match self {
+            Self::Copied(_) => Notify::Transmitted(qt.0),
+            Self::Shared(_) | Self::Received { .. } => Notify::Delivered(qt.0),
+        }
+    }
+}
