@@ -1,4 +1,9 @@
 //! `demi/libos.h`: the runtime, sockets and their operations.
+//!
+//! # Safety
+//!
+//! Each pointer is NULL, or points to what its type says (arrays and bytes as many as the number
+//! beside it says), which nobody else touches during the call. Alignment is not asked for.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
