@@ -266,7 +266,7 @@ fn without_a_route_a_peer_is_unreachable_at_once() {
     })
     .unwrap();
     assert_eq!(a.link(START, FAR), Err(Error::HostUnreachable));
-    assert_eq!(a.link(START, A), Ok(Some(LinkId::LOOPBACK)));
+    assert_eq!(a.link(START, A), Ok(Some(LinkId::loopback(0))));
     assert!(drain(&mut a, START).is_empty());
 }
 
