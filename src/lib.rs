@@ -16,6 +16,7 @@
 //! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
 //! | [`config`] | settings: a file, the environment, and what is wrong with them |
 //! | [`libos`] | what applications see: sockets, tokens, buffers |
+//! | [`capi`] | the same for C: `include/demi/*.h` (feature `dpdk`) |
 //!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
@@ -58,7 +59,9 @@ pub mod runtime;
 #[forbid(unsafe_code)]
 pub mod sim;
 
-// What a user meets: settings, and the library OS.
+// What a user meets: settings, the library OS, and its face to C.
+#[cfg(feature = "dpdk")]
+pub mod capi;
 #[forbid(unsafe_code)]
 pub mod config;
 #[forbid(unsafe_code)]

@@ -111,9 +111,6 @@ mod linked {
     use std::process::{Child, Stdio};
     use std::sync::OnceLock;
 
-    /// A device that needs no interface: what is sent comes back.
-    const RING: &str = "[network]\nbackend = \"vdev\"\ninterface = \"net_ring0\"\n";
-
     #[test]
     fn calls_before_init_are_refused() {
         let program = link(&["gcc", "-std=c11"], "tests/c/uninitialised.c");
@@ -129,14 +126,12 @@ mod linked {
     #[test]
     fn bad_arguments_give_the_errno_that_the_headers_name() {
         let program = link(&["gcc", "-std=c11"], "tests/c/invalid.c");
-        let config = scratch("ring.toml");
-        fs::write(&config, RING).unwrap();
-        succeed(Command::new(program).arg("--config").arg(config));
+        succeed(&mut Lab::up("invalid").run("client", &program));
     }
 
     #[test]
     fn examples_talk_across_a_network_and_tell_errors_apart() {
-        let lab = Lab::up();
+        let lab = Lab::up("examples");
         let echo = link(&["gcc", "-std=c11", "-O2"], "examples/c/echo.c");
         let rpc = link(&["gcc", "-std=c11", "-O2"], "examples/c/rpc.c");
 
@@ -236,9 +231,9 @@ mod linked {
     }
 
     impl Lab {
-        fn up() -> Self {
+        fn up(name: &str) -> Self {
             let lab = Self {
-                name: format!("capi{}", std::process::id()),
+                name: format!("{name}{}", std::process::id()),
             };
             succeed(lab.script().arg("up"));
             for (role, number) in [("server", 1), ("client", 2)] {
@@ -246,7 +241,7 @@ mod linked {
                     "[network]\nbackend = \"af_packet\"\ninterface = \"lab0\"\n\
                      address = \"10.0.0.{number}/24\"\n"
                 );
-                fs::write(Self::config(role), text).unwrap();
+                fs::write(lab.config(role), text).unwrap();
             }
             lab
         }
@@ -257,14 +252,14 @@ mod linked {
             command
         }
 
-        fn config(role: &str) -> PathBuf {
-            scratch(&format!("{role}.toml"))
+        fn config(&self, role: &str) -> PathBuf {
+            scratch(&format!("{}-{role}.toml", self.name))
         }
 
         fn run(&self, role: &str, program: &Path) -> Command {
             let mut command = self.script();
             command.args(["run", "--as", role]).arg(program).arg(role);
-            command.arg("--config").arg(Self::config(role));
+            command.arg("--config").arg(self.config(role));
             command
         }
 
@@ -295,6 +290,9 @@ mod linked {
 
     impl Drop for Lab {
         fn drop(&mut self) {
+            for role in ["server", "client"] {
+                let _ = fs::remove_file(self.config(role));
+            }
             if let Err(error) = self.script().arg("down").output() {
                 let _ = writeln!(
                     std::io::stderr(),

@@ -50,7 +50,8 @@ fn types_h_is_what_the_rust_types_are() {
 fn libos_h_declares_what_libos_rs_exports() {
     let mut config = config("DEMI_LIBOS_H_IS_INCLUDED");
     config.after_includes = Some(format!(
-        "\n/**\n * The version of these headers: what demi_version() gave when they were made.\n */\n\
+        "\n/**\n * The version of these headers: what demi_version() gave when they were made.\n \
+         */\n\
          #define DEMIHOMA_VERSION (({} << 16) | ({} << 8) | {})",
         env!("CARGO_PKG_VERSION_MAJOR"),
         env!("CARGO_PKG_VERSION_MINOR"),

@@ -138,13 +138,14 @@ static bool run_client(const struct options *options)
     bool all_right = true;
     /* Not bound: the first push gives the socket a port of its own. */
     check(options, "demi_socket", demi_socket(&qd, AF_INET, SOCK_DGRAM, 0));
-    print_header(options);
     for (int i = 0; i < options->size_count; i++) {
         struct result result = start_result(options, options->sizes[i]);
         while (result.count < options->count) {
             exchange(options, qd, result.count, &result);
             show_progress(options, &result);
         }
+        if (i == 0)
+            print_header(options);
         print_result(options, &result);
         all_right = all_right && result.wrong == 0;
     }

@@ -37,7 +37,8 @@ static const struct error_help {
     {ENOTCONN, "ENOTCONN", "nobody listens on that port: start the server first, check --server"},
     {EHOSTUNREACH, "EHOSTUNREACH",
      "no route, or no answer to ARP: check --server, the address and the interface in --config"},
-    {ETIMEDOUT, "ETIMEDOUT", "the other side fell silent: is it still running?"},
+    {ETIMEDOUT, "ETIMEDOUT",
+     "the other side is silent: does the server run, and listen on that port?"},
     {ECANCELED, "ECANCELED", "the call was aborted"},
     {EADDRINUSE, "EADDRINUSE", "another program has it: end that one, or choose another"},
     {EADDRNOTAVAIL, "EADDRNOTAVAIL", "not an address of this side: check --config"},
@@ -142,7 +143,7 @@ static inline struct options parse_options(const char *program, int argc, char *
         }
         char *value = argv[++i];
         if (!value)
-            usage(&options, "an unknown option, or one that lacks its value");
+            usage(&options, "the last option is unknown, or lacks its value");
         if (strcmp(option, "--server") == 0)
             parse_server(&options, value);
         else if (strcmp(option, "--sizes") == 0)

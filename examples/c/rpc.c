@@ -167,9 +167,10 @@ static bool run_client(const struct options *options)
     int qd;
     bool all_right = true;
     check(options, "demi_socket", demi_socket(&qd, AF_INET, SOCK_DGRAM, IPPROTO_HOMA));
-    print_header(options);
     for (int i = 0; i < options->size_count; i++) {
         struct result result = run_size(options, qd, options->sizes[i]);
+        if (i == 0)
+            print_header(options);
         print_result(options, &result);
         all_right = all_right && result.wrong == 0;
     }

@@ -101,7 +101,7 @@ pub(super) fn wake_all() {
     }
 }
 
-/// Where a caller wants a result: not NULL, writable, perhaps unaligned (members of packed structs).
+/// Where a caller wants a result: not NULL, writable, perhaps unaligned, as in a packed struct.
 #[derive(Debug)]
 pub(super) struct Out<T>(NonNull<T>);
 
@@ -175,7 +175,7 @@ pub(super) unsafe fn read_view(ptr: *const demi_sgarray) -> Result<SgaView, Erro
 }
 
 pub(super) fn to_sgarray(sga: &Sga) -> demi_sgarray {
-    let handle = sga.handle.as_u64() as usize; // 64-bit platforms only, as asserted below.
+    let handle = u64::from(sga.handle) as usize; // 64-bit platforms only, as asserted below.
     demi_sgarray {
         sga_buf: std::ptr::without_provenance_mut(handle),
         sga_numsegs: 1,

@@ -1,4 +1,9 @@
 //! `demi/homa.h`: native RPC by queue tokens.
+//!
+//! # Safety
+//!
+//! Each pointer is NULL, or points to what its type says (arrays and bytes as many as the number
+//! beside it says), which nobody else touches during the call. Alignment is not asked for.
 
 use std::ffi::c_int;
 use std::mem::{offset_of, size_of};

@@ -118,7 +118,7 @@ impl fmt::Debug for sockaddr_in_union {
     }
 }
 
-// Source: the Linux module's own static assertions, and gcc. `tests/c/abi.c` says the same.
+// Source: the Linux module's own static assertions, and gcc. `tests/c/abi.c` agrees.
 const _: () = {
     assert!(HOMA_MAX_BPAGES == HOMA_MAX_MESSAGE_LENGTH.div_ceil(HOMA_BPAGE_SIZE));
     assert!(size_of::<sockaddr_in_union>() == 28 && align_of::<sockaddr_in_union>() == 4);

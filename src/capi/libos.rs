@@ -1,4 +1,9 @@
 //! `demi/libos.h`: the runtime, sockets and their operations.
+//!
+//! # Safety
+//!
+//! Each pointer is NULL, or points to what its type says (arrays and bytes as many as the number
+//! beside it says), which nobody else touches during the call. Alignment is not asked for.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -335,12 +340,9 @@ pub unsafe extern "C" fn demi_getsockopt(
         if room < LEN {
             return Err(Error::Invalid);
         }
-        let secs = linger
-            .unwrap_or(Duration::ZERO)
-            .as_nanos()
-            .div_ceil(1_000_000_000);
+        let secs = linger.as_nanos().div_ceil(1_000_000_000);
         value.write(libc::linger {
-            l_onoff: c_int::from(linger.is_some()),
+            l_onoff: 1,
             l_linger: c_int::try_from(secs).unwrap_or(c_int::MAX),
         });
         len_out.write(LEN);

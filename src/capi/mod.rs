@@ -4,7 +4,7 @@
 //! the result. [`boundary`] holds the one runtime of a thread and all conversions; the doc comments
 //! of the others become the headers, and so speak to the C programmer.
 
-// The headers' words are the safety contract of every function: pointers are NULL or as told there.
+// The contract is the same for all functions and stands once, at the head of their file.
 #![allow(clippy::missing_safety_doc)]
 // These are C's names.
 #![allow(non_camel_case_types)]

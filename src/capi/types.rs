@@ -152,7 +152,7 @@ impl fmt::Debug for demi_qresult {
     }
 }
 
-// Source: Demikernel 1.5.13 include/demi/types.h, as gcc lays it out. `tests/c/abi.c` says the same.
+// Source: Demikernel 1.5.13 include/demi/types.h, as gcc lays it out. `tests/c/abi.c` agrees.
 const _: () = {
     assert!(size_of::<demi_sgaseg>() == 12 && align_of::<demi_sgaseg>() == 1);
     assert!(offset_of!(demi_sgaseg, sgaseg_len) == 8);

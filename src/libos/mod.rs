@@ -14,6 +14,8 @@ mod queue;
 mod result;
 mod sga;
 mod sockets;
+#[cfg(feature = "dpdk")]
+mod start;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -37,6 +39,8 @@ pub use params::Params;
 pub use result::{
     MessageInfo, MessageKind, OperationResult, QDesc, QResult, Sga, SgaHandle, SgaView, Stats,
 };
+#[cfg(feature = "dpdk")]
+pub use start::{LibOS, StartError};
 
 /// A library OS over one device. It belongs to the thread that made it.
 pub struct LibOSOver<D: Device, C: Clock> {

@@ -350,6 +350,12 @@ static void *call_from_another_thread(void *unused)
     return unused;
 }
 
+static void *wake_from_another_thread(void *unused)
+{
+    demi_wake();
+    return unused;
+}
+
 static volatile int in_handler = -7;
 
 static void call_from_a_handler(int signal)
@@ -378,6 +384,12 @@ static void strange_callers(void)
     EXPECT(EINTR, demi_wait(&result, qt, &ten_secs));
     REQUIRE(in_handler == EBUSY);
     EXPECT(ETIMEDOUT, demi_wait(&result, qt, &AT_ONCE)); /* The token is still good. */
+
+    /* Woken before it waits: that is not lost either, and ends one wait only. */
+    REQUIRE(pthread_create(&thread, NULL, wake_from_another_thread, NULL) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    EXPECT(EINTR, demi_wait(&result, qt, &ten_secs));
+    EXPECT(ETIMEDOUT, demi_wait(&result, qt, &AT_ONCE));
     EXPECT(0, demi_close(qd));
 }
 
