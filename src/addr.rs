@@ -27,8 +27,23 @@ pub struct Meta {
 pub struct LinkId(pub u32);
 
 impl LinkId {
-    /// One of our own addresses: the packet comes back to us without touching the NIC.
-    pub const LOOPBACK: Self = Self(u32::MAX);
+    /// Own addresses that packets can go to.
+    pub const LOOPBACKS: u8 = 16;
+
+    /// The way to our own address number `own`: such a packet never touches the NIC.
+    pub const fn loopback(own: u8) -> Self {
+        Self(u32::MAX - own as u32)
+    }
+
+    /// The number of our own address, if this leads to one.
+    pub const fn as_loopback(self) -> Option<u8> {
+        let own = u32::MAX - self.0;
+        if own < Self::LOOPBACKS as u32 {
+            Some(own as u8)
+        } else {
+            None
+        }
+    }
 }
 
 /// What a room that made a packet tells those who put it on the wire.

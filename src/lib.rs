@@ -5,8 +5,9 @@
 //!
 //! | room | what it knows |
 //! |---|---|
-//! | [`error`], [`time`], [`addr`], [`rng`], [`slots`] | the words all rooms share |
+//! | [`error`], [`time`], [`addr`], [`rng`], [`slots`], [`keyed`] | the words all rooms share |
 //! | [`wire`] | what bytes mean: Homa's packets |
+//! | [`trace`] | what a run leaves behind: captures |
 //! | [`mem`] | bytes lent to and by the application |
 //! | [`device`] | what a NIC queue must do |
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
@@ -17,12 +18,14 @@
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
 #![deny(unsafe_op_in_unsafe_fn, missing_debug_implementations)]
-#![warn(unreachable_pub)]
 
+// What all rooms share.
 #[forbid(unsafe_code)]
 pub mod addr;
 #[forbid(unsafe_code)]
 pub mod error;
+#[forbid(unsafe_code)]
+pub mod keyed;
 #[forbid(unsafe_code)]
 pub mod rng;
 #[forbid(unsafe_code)]
@@ -30,8 +33,27 @@ pub mod slots;
 #[forbid(unsafe_code)]
 pub mod time;
 
+// What bytes mean, where they lie, and what carries them.
 #[forbid(unsafe_code)]
 pub mod device;
+pub mod mem;
+#[forbid(unsafe_code)]
+pub mod trace;
+#[forbid(unsafe_code)]
+pub mod wire;
 
+// The rooms that know no clock and no device.
+#[forbid(unsafe_code)]
+pub mod homa;
+#[forbid(unsafe_code)]
+pub mod net;
+
+// The loop that turns them, over a NIC or over a network that only exists in memory.
+#[forbid(unsafe_code)]
+pub mod runtime;
+#[forbid(unsafe_code)]
+pub mod sim;
+
+// What one can set.
 #[forbid(unsafe_code)]
 pub mod config;

@@ -1,0 +1,588 @@
+//! The network's side, inward: packets, links, unreachable notices.
+
+use crate::addr::{Addr, Ip, LinkId, Meta};
+use crate::error::Error;
+use crate::homa::event::{Event, Notify, RpcKey};
+use crate::homa::msg_in::{MsgIn, Place};
+use crate::homa::msg_out::MsgOut;
+use crate::homa::peer::{Link, Peer};
+use crate::homa::rpc::{Rpc, State, Whole};
+use crate::slots::Key;
+use crate::time::Instant;
+use crate::wire::homa::{self as wire, Ack, Common, Cutoffs, Data, Grant, Packet, Resend, RpcId};
+
+use super::{Body, Control, Endpoint, Verdict, waiter};
+
+/// Where a packet comes from and which RPC it is for.
+#[derive(Clone, Copy)]
+struct Arrival {
+    now: Instant,
+    from: Addr,
+    /// Our port, as the packet names it.
+    port: u16,
+    /// The RPC as this side knows it.
+    id: RpcId,
+}
+
+impl Arrival {
+    /// The header of an answer that needs no RPC.
+    fn answer(&self) -> Common {
+        Common {
+            sport: self.port,
+            dport: self.from.port,
+            id: self.id,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Takes one Homa packet, as the IP header cut it.
+    #[inline]
+    pub fn handle_packet(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
+        self.stats.packets_in += 1;
+        let Ok((common, packet)) = wire::parse(packet) else {
+            self.stats.malformed += 1;
+            return Verdict::Dropped;
+        };
+        let from = Addr::new(meta.from, common.sport);
+        let arrival = Arrival {
+            now,
+            from,
+            port: common.dport,
+            id: common.id.peer_side(),
+        };
+        match packet {
+            Packet::Data(data, payload) => self.on_data(&arrival, &data, payload),
+            Packet::Grant(grant) => self.on_grant(&arrival, grant),
+            Packet::Resend(resend) => self.on_resend(&arrival, resend),
+            Packet::Unknown => self.on_unknown(&arrival),
+            Packet::Busy => self.on_busy(&arrival),
+            Packet::Cutoffs(cutoffs) => self.on_cutoffs(&arrival, cutoffs),
+            Packet::NeedAck => self.on_need_ack(&arrival),
+            Packet::Ack(acks) => {
+                let own = Ack {
+                    client_id: arrival.id.peer_side(),
+                    server_port: arrival.port,
+                };
+                self.on_ack(&arrival, own);
+                acks.0.iter().for_each(|ack| self.on_ack(&arrival, *ack));
+                Verdict::Taken
+            }
+            Packet::Freeze => {
+                self.stats.freezes += 1;
+                Verdict::Taken
+            }
+        }
+    }
+
+    /// The way to a peer was found: what waited for it goes out.
+    pub fn handle_peer_up(&mut self, ip: Ip, link: LinkId) {
+        let Some(peer) = self.peers.find(ip) else {
+            return;
+        };
+        let peer = self.peers.get_mut(peer);
+        peer.link = Link::Up(link);
+        for key in std::mem::take(&mut peer.parked) {
+            self.file_out(key);
+        }
+    }
+
+    /// There is no way to a peer: what waited for one fails. Later RPCs try anew.
+    pub fn handle_peer_failed(&mut self, now: Instant, ip: Ip, error: Error) {
+        let Some(peer) = self.peers.find(ip) else {
+            return;
+        };
+        let peer = self.peers.get_mut(peer);
+        peer.link = Link::Unknown;
+        for key in std::mem::take(&mut peer.parked) {
+            self.abort(now, key, error);
+        }
+    }
+
+    /// The link to a peer is void: the next packet to it asks for a new one.
+    pub fn handle_peer_lost(&mut self, ip: Ip) {
+        if let Some(peer) = self.peers.find(ip) {
+            self.peers.get_mut(peer).link = Link::Unknown;
+        }
+    }
+
+    /// A host or a router says that `to` cannot be reached, quoting a packet we sent for `id`.
+    ///
+    /// Only a live RPC with that very peer is ended, so that a forged notice must guess an id.
+    pub fn handle_unreachable(&mut self, now: Instant, to: Addr, id: RpcId, error: Error) {
+        let key = match id.is_client() {
+            true => self.find_client(id),
+            false => self.find_server(id, to),
+        };
+        match key.and_then(|key| self.rpcs.get(key).map(|rpc| (key, rpc.peer_addr))) {
+            Some((key, peer)) if peer == to => self.abort(now, key, error),
+            Some(_) | None => self.stats.unknown_rpc += 1,
+        }
+    }
+
+    /// A peer whose link the network layer should find, told once.
+    pub fn poll_unresolved(&mut self) -> Option<Ip> {
+        self.unresolved.pop_front()
+    }
+
+    /// The RPC a packet is for, if it comes from that RPC's peer.
+    #[inline]
+    fn find(&self, arrival: &Arrival) -> Option<RpcKey> {
+        if !arrival.id.is_client() {
+            return self.find_server(arrival.id, arrival.from);
+        }
+        let key = self.find_client(arrival.id)?;
+        (self.rpcs.get(key)?.peer_addr == arrival.from).then_some(key)
+    }
+
+    fn on_data(&mut self, arrival: &Arrival, data: &Data, payload: &[u8]) -> Verdict {
+        if !data.fits(payload.len()) {
+            self.stats.bad_data += 1;
+            return Verdict::Dropped;
+        }
+        let Some(peer) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
+            self.stats.peers_full += 1;
+            return Verdict::Dropped;
+        };
+        if data.cutoff_version != self.params.cutoff_version
+            || self.peers.get(peer).uses_ours_since.is_none()
+        {
+            self.on_version(arrival, peer, data.cutoff_version);
+        }
+        if let Some(ack) = data.ack {
+            self.on_ack(arrival, ack);
+        }
+        let key = match self.find(arrival) {
+            Some(key) => key,
+            None if arrival.id.is_client() => {
+                self.stats.unknown_rpc += 1;
+                return Verdict::Dropped;
+            }
+            None => match self.start_server(arrival, peer) {
+                Ok(key) => key,
+                Err(verdict) => return verdict,
+            },
+        };
+        self.receive(arrival.now, key, data, payload)
+    }
+
+    /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
+    fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
+        let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
+        let peer = self.peers.get_mut(key);
+        if peer.on_version(arrival.now, theirs, ours, self.params.restart_after) {
+            self.stats.restarts += 1;
+        }
+        if theirs != ours && peer.may_send_cutoffs(tick) {
+            self.queue(Control {
+                peer: key,
+                common: arrival.answer(),
+                body: Body::Cutoffs,
+            });
+        }
+    }
+
+    /// Makes a server RPC for a request that is new.
+    fn start_server(&mut self, arrival: &Arrival, peer: Key<Peer>) -> Result<RpcKey, Verdict> {
+        let Some(socket) = self.sockets.server_on(arrival.port) else {
+            self.stats.unknown_port += 1;
+            return Err(Verdict::PortUnreachable);
+        };
+        let incarnation = self.peers.get(peer).incarnation;
+        let hash = self.finished_hash(arrival.id, arrival.from, incarnation);
+        if self.finished.contains(arrival.now, hash) {
+            self.stats.late_requests += 1;
+            return Err(Verdict::Dropped);
+        }
+        let tick = self.wheel.tick();
+        let rpc = Rpc {
+            id: arrival.id,
+            peer,
+            peer_addr: arrival.from,
+            socket,
+            port: arrival.port,
+            tag: 0,
+            incarnation,
+            heard_tick: tick,
+            asked_tick: tick,
+            ask_interval: self.params.resend_interval_ticks,
+            need_acks: 0,
+            sent_tick: tick,
+            state: State::Moving,
+        };
+        let Some(key) = self.rpcs.insert(rpc) else {
+            self.stats.rpcs_full += 1;
+            return Err(Verdict::Dropped);
+        };
+        self.servers
+            .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
+        let peer = self.peers.get_mut(peer);
+        peer.rpc_count += 1;
+        peer.used_at = arrival.now;
+        Ok(key)
+    }
+
+    /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
+    fn receive(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
+        let tick = self.wheel.tick();
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
+        rpc.heard_tick = tick;
+        rpc.ask_interval = self.params.resend_interval_ticks;
+        match std::mem::replace(&mut rpc.state, State::Moving) {
+            State::Sending(mut out) => {
+                self.request_arrived(key, &mut out);
+                let message = self.start_message(now, key, data, payload.len());
+                self.set_state(key, State::Receiving(out, message));
+            }
+            State::Moving => {
+                let message = self.start_message(now, key, data, payload.len());
+                self.set_state(key, State::Incoming(message));
+            }
+            state @ (State::Receiving(..) | State::Incoming(_)) => self.set_state(key, state),
+            state @ (State::Done(_)
+            | State::Requested(_)
+            | State::InService
+            | State::Replying(_)) => {
+                self.set_state(key, state);
+                self.stats.duplicates += 1;
+                return Verdict::Dropped;
+            }
+        }
+        self.store(now, key, data, payload)
+    }
+
+    fn set_state(&mut self, key: RpcKey, state: State) {
+        if let Some(rpc) = self.rpcs.get_mut(key) {
+            rpc.state = state;
+        }
+    }
+
+    /// The first byte of a response shows that the server has the whole request.
+    fn request_arrived(&mut self, key: RpcKey, out: &mut MsgOut) {
+        self.outgoing.unfile(key);
+        self.tell_released(std::mem::replace(&mut out.notify, Notify::Never), Ok(()));
+    }
+
+    /// Sets up the first packet's message: its pages, and what may come without a grant.
+    fn start_message(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: &Data,
+        payload_len: usize,
+    ) -> MsgIn {
+        let len = data.message_length;
+        let place = match self.pool.alloc(len) {
+            Some(run) => Place::Run(run),
+            None => Place::Waiting,
+        };
+        let mut message = MsgIn::new(len, data.incoming, now, place);
+        message.empty_reply = data.empty_reply && len == 1;
+        if payload_len < len as usize {
+            self.file_timer(now, key, self.params.resend_ticks);
+        }
+        match place {
+            Place::Run(_) => self.start_grants(key, &mut message),
+            Place::Waiting => {
+                self.stats.page_waits += 1;
+                self.pool.wait(waiter(key, &message));
+                self.file_timer(now, key, self.params.resend_ticks);
+            }
+        }
+        message
+    }
+
+    fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
+        if message.granted < message.len {
+            let (birth, len) = (message.birth, message.len);
+            message.grantee =
+                self.grants
+                    .on_start(key, birth, len, message.received, message.granted);
+        }
+    }
+
+    #[inline]
+    fn store(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+            return Verdict::Dropped;
+        };
+        let range = data.offset..data.offset + payload.len() as u32;
+        if data.message_length != message.len {
+            self.stats.bad_data += 1;
+            return Verdict::Dropped;
+        }
+        let Place::Run(run) = message.place else {
+            self.stats.page_wait_bytes += payload.len() as u64;
+            return Verdict::Dropped;
+        };
+        let Some((base, _)) = self.pool.place(run) else {
+            return Verdict::Dropped;
+        };
+        let (before, region) = (message.received, &self.region);
+        let inserted = message.insert(now, range, |part| {
+            let from = (part.start - data.offset) as usize;
+            let bytes = &payload[from..from + part.len()];
+            region.write((base + part.start) as usize, bytes);
+        });
+        if inserted.is_err() {
+            self.stats.holes_overflow += 1;
+            return Verdict::Dropped;
+        }
+        if message.received == before {
+            self.stats.duplicates += 1;
+            return Verdict::Dropped;
+        }
+        if let Some(grantee) = message.grantee {
+            self.grants.on_data(grantee, message.received);
+        }
+        if message.is_whole() {
+            let whole = Whole {
+                run,
+                empty_reply: message.empty_reply,
+            };
+            if let Some(grantee) = message.grantee {
+                self.grants.on_gone(grantee);
+            }
+            self.complete(now, key, whole);
+        }
+        Verdict::Taken
+    }
+
+    /// A message is whole: the user is told.
+    fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) {
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        let (socket, tag) = (rpc.socket, rpc.tag);
+        if rpc.id.is_client() {
+            let state = std::mem::replace(&mut rpc.state, State::Done(Ok(whole)));
+            if let State::Receiving(out, _) = state {
+                self.drop_out(now, out);
+            }
+            self.stats.responses += 1;
+            self.events.push_back(Event::Done {
+                socket,
+                rpc: key,
+                tag,
+            });
+        } else {
+            rpc.state = State::Requested(whole);
+            self.stats.requests_in += 1;
+            self.events.push_back(Event::Request { socket, rpc: key });
+        }
+    }
+
+    fn on_grant(&mut self, arrival: &Arrival, grant: Grant) -> Verdict {
+        let tick = self.wheel.tick();
+        let Some(key) = self.find(arrival) else {
+            self.stats.unknown_rpc += 1;
+            return Verdict::Dropped;
+        };
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
+        rpc.heard_tick = tick;
+        rpc.ask_interval = self.params.resend_interval_ticks;
+        let Some(out) = rpc.msg_out_mut() else {
+            self.stats.out_of_place += 1;
+            return Verdict::Dropped;
+        };
+        if out.grant(grant.offset, grant.priority) {
+            self.file_out(key);
+        }
+        Verdict::Taken
+    }
+
+    fn on_resend(&mut self, arrival: &Arrival, resend: Resend) -> Verdict {
+        let Some(key) = self.find(arrival) else {
+            return self.on_resend_unknown(arrival);
+        };
+        let (tick, interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
+        let Some(out) = rpc.msg_out_mut() else {
+            // A server without a response is at work; a client that is done needs nothing more.
+            match rpc.id.is_client() {
+                true => self.stats.out_of_place += 1,
+                false => self.queue_control(key, Body::Busy),
+            }
+            return Verdict::Taken;
+        };
+        let end = match resend.length {
+            Some(length) => resend.offset.saturating_add(length),
+            None => out.sent,
+        };
+        if resend.offset >= out.sent && !out.grant_by_resend(end, resend.priority) {
+            self.queue_control(key, Body::Busy);
+            return Verdict::Taken;
+        }
+        out.grant_by_resend(end, resend.priority);
+        out.owe(resend.offset..end, resend.priority, tick, interval);
+        self.file_out(key);
+        Verdict::Taken
+    }
+
+    fn on_resend_unknown(&mut self, arrival: &Arrival) -> Verdict {
+        let peer = self.peers.find_or_add(arrival.now, arrival.from.ip);
+        let Some(peer) = peer else {
+            self.stats.peers_full += 1;
+            return Verdict::Dropped;
+        };
+        let mut body = Body::Unknown;
+        if !arrival.id.is_client() {
+            let incarnation = self.peers.get(peer).incarnation;
+            let hash = self.finished_hash(arrival.id, arrival.from, incarnation);
+            if self.finished.contains(arrival.now, hash) {
+                // RPC_UNKNOWN would draw the whole request once more.
+                self.stats.late_requests += 1;
+                return Verdict::Dropped;
+            }
+            if self.sockets.server_on(arrival.port).is_none() {
+                self.stats.unknown_port += 1;
+                return Verdict::PortUnreachable;
+            }
+            if self.rpcs.is_full() {
+                body = Body::Busy;
+            }
+        }
+        self.stats.unknown_rpc += 1;
+        self.queue(Control {
+            peer,
+            common: arrival.answer(),
+            body,
+        });
+        Verdict::Taken
+    }
+
+    fn on_unknown(&mut self, arrival: &Arrival) -> Verdict {
+        let Some(key) = self.find(arrival) else {
+            self.stats.unknown_rpc += 1;
+            return Verdict::Dropped;
+        };
+        if !arrival.id.is_client() {
+            self.end(arrival.now, key);
+            return Verdict::Taken;
+        }
+        let (tick, interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
+        let priority = self.params.num_priorities - 1;
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
+        let State::Sending(out) = &mut rpc.state else {
+            // Part of the response is here, so the notice is older than the truth.
+            self.stats.late_unknowns += 1;
+            return Verdict::Dropped;
+        };
+        out.owe(0..out.sent, priority, tick, interval);
+        self.file_out(key);
+        Verdict::Taken
+    }
+
+    fn on_busy(&mut self, arrival: &Arrival) -> Verdict {
+        let (tick, longest) = (self.wheel.tick(), self.params.busy_backoff_max_ticks);
+        match self.find(arrival).and_then(|key| self.rpcs.get_mut(key)) {
+            Some(rpc) => {
+                rpc.heard_tick = tick;
+                rpc.ask_interval = (rpc.ask_interval * 2).min(longest);
+                Verdict::Taken
+            }
+            None => {
+                self.stats.unknown_rpc += 1;
+                Verdict::Dropped
+            }
+        }
+    }
+
+    fn on_cutoffs(&mut self, arrival: &Arrival, cutoffs: Cutoffs) -> Verdict {
+        let Some(peer) = self.peers.find(arrival.from.ip) else {
+            self.stats.unknown_rpc += 1;
+            return Verdict::Dropped;
+        };
+        self.peers.get_mut(peer).cutoffs = cutoffs;
+        Verdict::Taken
+    }
+
+    fn on_need_ack(&mut self, arrival: &Arrival) -> Verdict {
+        let Some(peer) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
+            self.stats.peers_full += 1;
+            return Verdict::Dropped;
+        };
+        let key = if arrival.id.is_client() {
+            self.find(arrival)
+        } else {
+            None
+        };
+        let missing = key.filter(|&key| {
+            let state = self.rpcs.get(key).map(|rpc| &rpc.state);
+            matches!(state, Some(State::Sending(_) | State::Receiving(..)))
+        });
+        match missing {
+            // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
+            Some(key) => {
+                let tick = self.wheel.tick();
+                if self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick) {
+                    self.ask_for_missing(key);
+                }
+            }
+            None => self.queue(Control {
+                peer,
+                common: arrival.answer(),
+                body: Body::Ack,
+            }),
+        }
+        Verdict::Taken
+    }
+
+    /// The client has the response: nothing of the RPC is needed any more but its name.
+    fn on_ack(&mut self, arrival: &Arrival, ack: Ack) {
+        let id = ack.client_id.peer_side();
+        let key = self.find_acked(id, arrival.from.ip, ack.server_port);
+        match key.and_then(|key| self.rpcs.get_mut(key).map(|rpc| (key, rpc))) {
+            Some((key, rpc)) if matches!(rpc.state, State::Replying(_)) => {
+                if let State::Replying(out) = &mut rpc.state {
+                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
+                    self.tell_released(notify, Ok(()));
+                }
+                self.end(arrival.now, key);
+            }
+            Some(_) => self.stats.out_of_place += 1,
+            None => self.stats.unknown_rpc += 1,
+        }
+    }
+
+    /// Gives runs to messages that waited for them, as far as they go. Rules PL-16, PL-18.
+    pub(super) fn serve_waiters(&mut self, now: Instant) {
+        while let Some((waiter, run)) = self.pool.poll_waiter() {
+            let (key, tick) = (waiter.rpc, self.wheel.tick());
+            let Some(rpc) = self.rpcs.get_mut(key) else {
+                debug_assert!(false, "an RPC that ended still waited");
+                self.pool.release(run);
+                continue;
+            };
+            rpc.heard_tick = tick;
+            rpc.asked_tick = tick;
+            let Some(message) = rpc.msg_in_mut() else {
+                continue;
+            };
+            message.place = Place::Run(run);
+            let (birth, len, granted) = (message.birth, message.len, message.granted);
+            if granted < len {
+                let grantee = self.grants.on_start(key, birth, len, 0, granted);
+                if let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) {
+                    message.grantee = grantee;
+                }
+            }
+            let priority = self.params.num_priorities.saturating_sub(2);
+            let resend = Resend {
+                offset: 0,
+                length: None,
+                priority,
+            };
+            self.queue_control(key, Body::Resend(resend));
+            self.file_timer(now, key, self.params.resend_ticks);
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Where all parts of the transport meet.
+
+mod app;
+mod input;
+mod output;
+mod ticks;
+
+use std::collections::VecDeque;
+
+use crate::addr::{Addr, Ip};
+use crate::counters;
+use crate::error::Error;
+use crate::homa::control::{Body, Control, ControlQueue};
+use crate::homa::event::{Event, Notify, Payload, RpcKey};
+use crate::homa::finished::Finished;
+use crate::homa::grant::Grants;
+use crate::homa::msg_in::{MsgIn, Place};
+use crate::homa::msg_out::{Cut, MsgOut};
+use crate::homa::outgoing::Outgoing;
+use crate::homa::params::Params;
+use crate::homa::peer::{Link, Peers};
+use crate::homa::pool::{Pool, Waiter};
+use crate::homa::rpc::{Rpc, State};
+use crate::homa::socket::Sockets;
+use crate::homa::table::Table;
+use crate::homa::timer::Wheel;
+use crate::keyed::Keyed;
+use crate::mem::Region;
+use crate::rng::Rng;
+use crate::slots::Slots;
+use crate::time::Instant;
+use crate::wire::homa::{DATA_LEN, RpcId};
+
+/// Bits of an id that name the client's slot.
+const SLOT_BITS: u32 = 20;
+
+/// The transport of one runtime.
+#[derive(Debug)]
+pub struct Endpoint {
+    params: Params,
+    region: Region,
+    pool: Pool,
+    rpcs: Slots<Rpc>,
+    /// Server RPCs by what their clients call them.
+    servers: Table,
+    peers: Peers,
+    sockets: Sockets,
+    outgoing: Outgoing,
+    grants: Grants,
+    control: ControlQueue,
+    finished: Finished,
+    wheel: Wheel,
+    last_tick_at: Instant,
+    /// RPCs due at this tick are left for the next call.
+    due_left: bool,
+    events: VecDeque<Event>,
+    /// Peers whose link the network layer should find.
+    unresolved: VecDeque<Ip>,
+    next_generation: u64,
+    stats: Stats,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    Taken,
+    /// It changed nothing; a counter says why.
+    Dropped,
+    /// Nobody has the port it is for, and its sender should be told.
+    PortUnreachable,
+}
+
+counters! {
+    /// What the transport counted.
+    pub struct Stats {
+        /// Packets that came in.
+        packets_in,
+        /// Packets handed to the device.
+        packets_out,
+        /// DATA packets handed to the device.
+        data_out,
+        /// GRANT packets handed to the device.
+        grants_out,
+        /// RESEND packets handed to the device.
+        resends_out,
+        /// BUSY packets handed to the device.
+        busys_out,
+        /// RPC_UNKNOWN packets handed to the device.
+        unknowns_out,
+        /// CUTOFFS packets handed to the device.
+        cutoffs_out,
+        /// NEED_ACK packets handed to the device.
+        need_acks_out,
+        /// ACK packets handed to the device.
+        acks_out,
+        /// DATA packets among those that were retransmissions.
+        retransmits_out,
+        /// Requests sent.
+        requests,
+        /// Responses that arrived whole.
+        responses,
+        /// Requests that arrived whole.
+        requests_in,
+        /// Responses sent.
+        responses_out,
+        /// Client RPCs that ended with an error.
+        failures,
+        /// Client RPCs given up because the peer was silent.
+        timeouts,
+        /// Packets that are no Homa packets.
+        malformed,
+        /// DATA packets with an impossible length or place.
+        bad_data,
+        /// Packets for RPCs that do not exist.
+        unknown_rpc,
+        /// Packets for ports that are not open.
+        unknown_port,
+        /// Packets that make no sense in the RPC's state.
+        out_of_place,
+        /// Requests dropped as late copies of finished ones.
+        late_requests,
+        /// Finished RPCs forgotten early because the memory of them was full.
+        finished_overflow,
+        /// DATA packets that held nothing new.
+        duplicates,
+        /// DATA packets dropped because the message had too many holes.
+        holes_overflow,
+        /// Requests dropped because all RPC slots were taken.
+        rpcs_full,
+        /// Packets dropped because all peer slots were taken.
+        peers_full,
+        /// Control packets dropped because their queue was full.
+        control_full,
+        /// Control packets dropped because the peer's link was not known.
+        control_no_link,
+        /// Messages that waited for receive pages.
+        page_waits,
+        /// Bytes dropped while their message waited for receive pages.
+        page_wait_bytes,
+        /// RPC_UNKNOWN packets ignored because part of the response was here.
+        late_unknowns,
+        /// Peers found to have restarted.
+        restarts,
+        /// FREEZE packets that came in.
+        freezes,
+        /// Responses forgotten because nobody acknowledged them.
+        unacked,
+    }
+}
+
+impl Endpoint {
+    /// `region` is the receive memory, of which whole bpages of 64 KiB are used.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a param is out of its range or the region holds no bpage.
+    pub fn new(params: Params, region: Region, now: Instant) -> Result<Self, Error> {
+        params.validate()?;
+        let mut rng = Rng::new(params.seed);
+        let pool = Pool::new(region.len(), params.rpcs_max as usize * 2);
+        if pool.pages() == 0 {
+            return Err(Error::Invalid);
+        }
+        let keyed = Keyed::new(rng.next_u64());
+        Ok(Self {
+            pool,
+            region,
+            rpcs: Slots::new(params.rpcs_max as usize),
+            servers: Table::new(params.rpcs_max, keyed),
+            peers: Peers::new(params.peers_max, params.peer_idle, keyed),
+            sockets: Sockets::new(params.sockets_max, &mut rng),
+            outgoing: Outgoing::default(),
+            grants: Grants::new(&params),
+            control: ControlQueue::new(params.control_max),
+            finished: Finished::new(params.finished_max, params.finished_for),
+            wheel: Wheel::new(),
+            last_tick_at: now,
+            due_left: false,
+            events: VecDeque::new(),
+            unresolved: VecDeque::new(),
+            next_generation: rng.next_u64(),
+            stats: Stats::default(),
+            params,
+        })
+    }
+
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Receive memory, from which messages are read.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// RPCs alive, both roles.
+    pub fn rpc_count(&self) -> usize {
+        self.rpcs.len()
+    }
+
+    /// Finished RPCs remembered.
+    pub fn finished_count(&self) -> usize {
+        self.finished.len()
+    }
+
+    /// Pages of the receive memory that no message uses.
+    pub fn free_pages(&self) -> u32 {
+        self.pool.free_pages()
+    }
+
+    /// Nothing waits to be sent, and nobody's answer is awaited.
+    pub fn is_quiet(&self) -> bool {
+        self.outgoing.is_empty() && self.control.is_empty() && self.wheel.is_empty()
+    }
+
+    /// What the tables must satisfy between any two calls; for the simulator's checks.
+    ///
+    /// # Panics
+    /// If an invariant is broken.
+    pub fn check(&self) {
+        assert_eq!(
+            self.grants.incoming(),
+            self.grants.count_incoming(),
+            "sum of incoming bytes"
+        );
+        assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
+        let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
+        assert_eq!(
+            rpcs as usize,
+            self.rpcs.len(),
+            "RPCs counted at their peers"
+        );
+        for (_, rpc) in self.rpcs.iter() {
+            match &rpc.state {
+                State::Sending(out) | State::Replying(out) => check_out(out),
+                State::Receiving(out, message) => {
+                    check_out(out);
+                    check_in(message);
+                }
+                State::Incoming(message) => check_in(message),
+                State::Done(_) | State::Requested(_) | State::InService => {}
+                State::Moving => panic!("an RPC was left between two states"),
+            }
+        }
+    }
+
+    /// Bytes of payload in a full packet to `ip`.
+    fn cut_for(&self, ip: Ip) -> Cut {
+        /// An IPv6 header is so much longer than an IPv4 one.
+        const V6_EXTRA: u16 = 20;
+        let packet_max = self.params.packet_max - if ip.is_v4() { 0 } else { V6_EXTRA };
+        let payload_max = u32::from(packet_max) - DATA_LEN as u32;
+        Cut {
+            payload_max,
+            unsched: self.params.unsched_bytes,
+        }
+    }
+
+    /// The client RPC that `id` names.
+    #[inline]
+    fn find_client(&self, id: RpcId) -> Option<RpcKey> {
+        let slot = (id.0 >> 1) as u32 & ((1 << SLOT_BITS) - 1);
+        let key = self.rpcs.key_at(slot)?;
+        (self.rpcs.get(key)?.id == id).then_some(key)
+    }
+
+    /// The server RPC that `from` calls by `id`'s other side.
+    #[inline]
+    fn find_server(&self, id: RpcId, from: Addr) -> Option<RpcKey> {
+        let slot = self.servers.find(self.server_hash(id, from.ip), |slot| {
+            self.rpc_at(slot)
+                .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
+        })?;
+        self.current(slot)
+    }
+
+    /// As [`Self::find_server`], for acks, which do not name the client's port.
+    fn find_acked(&self, id: RpcId, from: Ip, server_port: u16) -> Option<RpcKey> {
+        let slot = self.servers.find(self.server_hash(id, from), |slot| {
+            self.rpc_at(slot).is_some_and(|rpc| {
+                rpc.id == id && rpc.peer_addr.ip == from && rpc.port == server_port
+            })
+        })?;
+        self.current(slot)
+    }
+
+    /// The RPC in `slot`, unless it belongs to an earlier life of its peer.
+    fn current(&self, slot: u32) -> Option<RpcKey> {
+        let key = self.rpcs.key_at(slot)?;
+        let rpc = self.rpcs.get(key)?;
+        (rpc.incarnation == self.peers.get(rpc.peer).incarnation).then_some(key)
+    }
+
+    fn rpc_at(&self, slot: u32) -> Option<&Rpc> {
+        self.rpcs.get(self.rpcs.key_at(slot)?)
+    }
+
+    fn server_hash(&self, id: RpcId, from: Ip) -> u64 {
+        // Acks do not tell the client's port, so it is left out here.
+        self.servers.hash(from.0, 0, id.0)
+    }
+
+    /// Names a finished RPC of one life of its client.
+    fn finished_hash(&self, id: RpcId, from: Addr, incarnation: u32) -> u64 {
+        self.servers
+            .hash(from.ip.0 ^ u128::from(incarnation) << 64, from.port, id.0)
+    }
+
+    fn queue_control(&mut self, rpc: RpcKey, body: Body) {
+        let Some(rpc) = self.rpcs.get(rpc) else {
+            return;
+        };
+        let control = Control {
+            peer: rpc.peer,
+            common: rpc.common(),
+            body,
+        };
+        self.queue(control);
+    }
+
+    fn queue(&mut self, control: Control) {
+        if !self.control.push(control) {
+            self.stats.control_full += 1;
+        }
+    }
+
+    /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
+    fn file_out(&mut self, key: RpcKey) {
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        let peer = self.peers.get_mut(rpc.peer);
+        match peer.link {
+            Link::Up(_) => {}
+            Link::Asked => {
+                peer.parked.push(key);
+                return;
+            }
+            Link::Unknown => {
+                peer.link = Link::Asked;
+                peer.parked.push(key);
+                self.unresolved.push_back(peer.ip);
+                return;
+            }
+        }
+        let Some(out) = rpc.msg_out_mut() else { return };
+        if out.is_sendable() {
+            if out.is_one_packet() {
+                self.outgoing.file_short(key);
+            } else {
+                self.outgoing.file(key, out.len - out.sent, out.birth);
+            }
+        }
+        if out.owes() && !out.retransmit_filed {
+            out.retransmit_filed = true;
+            self.outgoing.file_retransmit(key);
+        }
+    }
+
+    fn file_timer(&mut self, now: Instant, key: RpcKey, ticks: u32) {
+        if self.wheel.is_empty() {
+            // Idle time is no silence: the next tick is a whole one away.
+            self.last_tick_at = now;
+        }
+        self.wheel.file_in(key.index(), ticks);
+    }
+
+    /// Ends an RPC: it is in no list any more, and what it held is given back.
+    fn end(&mut self, now: Instant, key: RpcKey) {
+        let Some(rpc) = self.rpcs.remove(key) else {
+            return;
+        };
+        if !rpc.id.is_client() {
+            self.servers
+                .remove(self.server_hash(rpc.id, rpc.peer_addr.ip), key.index());
+            if rpc.was_handed_over() {
+                let hash = self.finished_hash(rpc.id, rpc.peer_addr, rpc.incarnation);
+                self.stats.finished_overflow += u64::from(self.finished.insert(now, hash));
+            }
+        }
+        let peer = self.peers.get_mut(rpc.peer);
+        peer.rpc_count -= 1;
+        peer.used_at = now;
+        self.outgoing.unfile(key);
+        match rpc.state {
+            State::Sending(out) | State::Replying(out) => self.drop_out(now, out),
+            State::Receiving(out, message) => {
+                self.drop_out(now, out);
+                self.drop_in(now, key, message);
+            }
+            State::Incoming(message) => self.drop_in(now, key, message),
+            State::Done(Ok(whole)) | State::Requested(whole) => {
+                self.release(now, whole.run);
+            }
+            State::Done(Err(_)) | State::InService | State::Moving => {}
+        }
+    }
+
+    /// Gives back what an outgoing message held.
+    fn drop_out(&mut self, now: Instant, out: MsgOut) {
+        self.tell_released(out.notify, Err(Error::Canceled));
+        self.drop_payload(now, out.payload);
+    }
+
+    fn drop_payload(&mut self, now: Instant, payload: Payload) {
+        match payload {
+            Payload::Buffer(buf) => drop(buf),
+            Payload::Received { run, .. } => {
+                self.release(now, run);
+            }
+            Payload::EmptyReply => {}
+        }
+    }
+
+    fn tell_released(&mut self, notify: Notify, result: Result<(), Error>) {
+        match notify {
+            Notify::Never => {}
+            Notify::Transmitted(tag) | Notify::Delivered(tag) => {
+                self.events.push_back(Event::Released { tag, result });
+            }
+        }
+    }
+
+    /// Gives back what an incoming message held.
+    fn drop_in(&mut self, now: Instant, key: RpcKey, message: MsgIn) {
+        if let Some(grantee) = message.grantee {
+            self.grants.on_gone(grantee);
+        }
+        match message.place {
+            Place::Run(run) => {
+                self.release(now, run);
+            }
+            Place::Waiting => self.pool.stop_waiting(waiter(key, &message)),
+        }
+    }
+}
+
+fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
+    Waiter {
+        len: message.len,
+        birth: message.birth,
+        rpc,
+    }
+}
+
+fn check_out(out: &MsgOut) {
+    assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
+}
+
+fn check_in(message: &MsgIn) {
+    assert!(
+        message.granted <= message.len && message.received <= message.len,
+        "{message:?}"
+    );
+}
+
+#[cfg(test)]
+mod tests;

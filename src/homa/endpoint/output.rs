@@ -1,0 +1,288 @@
+//! The network's side, outward: the next packet.
+
+use crate::addr::{LinkId, Sent};
+use crate::homa::control::{Body, Control};
+use crate::homa::event::{Notify, Payload, RpcKey};
+use crate::homa::grant::Decision;
+use crate::homa::msg_out::MsgOut;
+use crate::homa::outgoing::Turn;
+use crate::homa::peer::{Link, Peer};
+use crate::homa::rpc::Rpc;
+use crate::slots::Key;
+use crate::time::Instant;
+use crate::wire::homa::{
+    self as wire, ACKS_MAX, Acks, Cutoffs, DATA_LEN, Data, Grant, Packet, Placement,
+};
+
+use super::Endpoint;
+
+/// One packet of a message.
+struct Piece {
+    range: std::ops::Range<u32>,
+    priority: u8,
+    incoming: u32,
+    retransmit: bool,
+}
+
+impl Endpoint {
+    /// Writes the next packet, Homa header and payload, to the start of `room`, which must hold
+    /// `Params::packet_max` bytes.
+    ///
+    /// Control packets go first, then grants, then data in the order of `outgoing`.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
+        let sent = self.poll_packet(now, room)?;
+        self.stats.packets_out += 1;
+        Some(sent)
+    }
+
+    fn poll_packet(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
+        while let Some(control) = self.control.pop() {
+            if let Some(sent) = self.emit_control(&control, room) {
+                return Some(sent);
+            }
+        }
+        while let Some(decision) = self.grants.poll() {
+            if let Some(sent) = self.emit_grant(decision, room) {
+                return Some(sent);
+            }
+        }
+        loop {
+            let sent = match self.outgoing.poll()? {
+                Turn::Retransmit(key) => self.emit_retransmit(key, room),
+                Turn::Short(key) | Turn::Long(key) => self.emit_new(now, key, room),
+            };
+            if sent.is_some() {
+                return sent;
+            }
+        }
+    }
+
+    fn emit_new(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            self.outgoing.unfile(key);
+            return None;
+        };
+        let peer_key = rpc.peer;
+        let Some(out) = rpc.msg_out_mut() else {
+            self.outgoing.unfile(key);
+            return None;
+        };
+        let Some(range) = out.next_packet() else {
+            self.outgoing.unfile(key);
+            return None;
+        };
+        let unsched = out.unsched();
+        let priority = if range.start < unsched {
+            self.peers.get(peer_key).unsched_priority(out.len)
+        } else {
+            out.sched_priority
+        };
+        let end = range.end;
+        let piece = Piece {
+            range,
+            priority,
+            incoming: unsched,
+            retransmit: false,
+        };
+        let sent = self.emit_data(key, piece, room)?;
+        self.on_transmitted(now, key, end);
+        Some(sent)
+    }
+
+    /// Moves a message on after its packet up to `end` went out.
+    #[inline]
+    fn on_transmitted(&mut self, now: Instant, key: RpcKey, end: u32) {
+        let tick = self.wheel.tick();
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        rpc.heard_tick = tick;
+        let is_server = !rpc.id.is_client();
+        let Some(out) = rpc.msg_out_mut() else { return };
+        let was_one_packet = out.sent == 0 && end == out.len;
+        out.sent = end;
+        let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
+        let notify = match (left, out.notify) {
+            (0, Notify::Transmitted(_)) => std::mem::replace(&mut out.notify, Notify::Never),
+            _ => Notify::Never,
+        };
+        // The application waits for these bytes: ask for the ack at once.
+        let ask_now = left == 0 && is_server && matches!(out.notify, Notify::Delivered(_));
+        if left == 0 && is_server {
+            rpc.sent_tick = tick;
+            rpc.asked_tick = tick;
+            self.file_timer(now, key, self.params.request_ack_ticks);
+        }
+        if !was_one_packet {
+            match is_sendable {
+                true => self.outgoing.file(key, left, birth),
+                false => self.outgoing.unfile(key),
+            }
+        }
+        self.tell_released(notify, Ok(()));
+        if ask_now {
+            self.queue_control(key, Body::NeedAck);
+        }
+    }
+
+    fn emit_retransmit(&mut self, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+        let out = self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut)?;
+        out.retransmit_filed = false;
+        let (range, priority, incoming) = out.next_owed()?;
+        if out.owes() {
+            out.retransmit_filed = true;
+            self.outgoing.file_retransmit(key);
+        }
+        let sent = self.emit_data(
+            key,
+            Piece {
+                range,
+                priority,
+                incoming,
+                retransmit: true,
+            },
+            room,
+        );
+        self.stats.retransmits_out += u64::from(sent.is_some());
+        sent
+    }
+
+    #[inline]
+    fn emit_data(&mut self, key: RpcKey, piece: Piece, room: &mut [u8]) -> Option<Sent> {
+        let rpc = self.rpcs.get_mut(key)?;
+        let (common, peer_key) = (rpc.common(), rpc.peer);
+        let out = rpc.msg_out_mut()?;
+        let peer = self.peers.get_mut(peer_key);
+        let Link::Up(link) = peer.link else {
+            // The link was lost: what waits is filed again once there is a new one.
+            self.outgoing.unfile(key);
+            self.file_out(key);
+            return None;
+        };
+        let header = Data {
+            message_length: out.len,
+            incoming: piece.incoming,
+            ack: if piece.retransmit {
+                None
+            } else {
+                peer.take_ack()
+            },
+            cutoff_version: peer.cutoffs.version,
+            retransmit: piece.retransmit,
+            empty_reply: matches!(out.payload, Payload::EmptyReply),
+            offset: piece.range.start,
+            placement: match piece.retransmit {
+                true => Placement::Explicit,
+                false => Placement::InSequence,
+            },
+        };
+        header.emit(&common, room);
+        let len = piece.range.len();
+        let payload = &mut room[DATA_LEN..DATA_LEN + len];
+        let (start, end) = (piece.range.start as usize, piece.range.end as usize);
+        match &out.payload {
+            Payload::Buffer(buf) => payload.copy_from_slice(&buf[start..end]),
+            Payload::Received {
+                run, start: skip, ..
+            } => {
+                let (base, _) = self.pool.place(*run)?;
+                self.region.read((base + skip) as usize + start, payload);
+            }
+            Payload::EmptyReply => payload.fill(0),
+        }
+        self.stats.data_out += 1;
+        Some(Sent {
+            len: (DATA_LEN + len) as u16,
+            link,
+            priority: piece.priority,
+        })
+    }
+
+    fn emit_grant(&mut self, decision: Decision, room: &mut [u8]) -> Option<Sent> {
+        let tick = self.wheel.tick();
+        let rpc = self.rpcs.get_mut(decision.rpc)?;
+        let (common, peer) = (rpc.common(), rpc.peer);
+        rpc.heard_tick = tick;
+        rpc.msg_in_mut()?.granted = decision.offset;
+        let link = self.link_for_control(peer)?;
+        let len = Grant {
+            offset: decision.offset,
+            priority: decision.priority,
+        }
+        .emit(&common, room);
+        self.stats.grants_out += 1;
+        Some(Sent {
+            len: len as u16,
+            link,
+            priority: self.params.num_priorities - 1,
+        })
+    }
+
+    fn emit_control(&mut self, control: &Control, room: &mut [u8]) -> Option<Sent> {
+        let link = self.link_for_control(control.peer)?;
+        let stats = &mut self.stats;
+        let packet = match control.body {
+            Body::Resend(resend) => {
+                stats.resends_out += 1;
+                Packet::Resend(resend)
+            }
+            Body::Unknown => {
+                stats.unknowns_out += 1;
+                Packet::Unknown
+            }
+            Body::Busy => {
+                stats.busys_out += 1;
+                Packet::Busy
+            }
+            Body::NeedAck => {
+                stats.need_acks_out += 1;
+                Packet::NeedAck
+            }
+            Body::Cutoffs => {
+                stats.cutoffs_out += 1;
+                Packet::Cutoffs(Cutoffs {
+                    unsched_cutoffs: self.params.unsched_cutoffs,
+                    version: self.params.cutoff_version,
+                })
+            }
+            Body::Ack => {
+                stats.acks_out += 1;
+                let peer = self.peers.get_mut(control.peer);
+                let mut acks = Acks::default();
+                acks.0
+                    .extend(std::iter::from_fn(|| peer.take_ack()).take(ACKS_MAX));
+                Packet::Ack(acks)
+            }
+        };
+        let len = wire::emit(&control.common, &packet, room);
+        Some(Sent {
+            len: len as u16,
+            link,
+            priority: self.params.num_priorities - 1,
+        })
+    }
+
+    /// The link for a packet that may get lost: if it is not known, it is asked for, and the
+    /// packet is dropped. Its peer may have been forgotten meanwhile.
+    fn link_for_control(&mut self, key: Key<Peer>) -> Option<LinkId> {
+        let peer = self.peers.try_get_mut(key)?;
+        match peer.link {
+            Link::Up(link) => return Some(link),
+            Link::Asked => {}
+            Link::Unknown => {
+                peer.link = Link::Asked;
+                self.unresolved.push_back(peer.ip);
+            }
+        }
+        self.stats.control_no_link += 1;
+        None
+    }
+}
+
+impl MsgOut {
+    /// A RESEND past the grant raises it. Rule IN-50. True if that made bytes sendable.
+    pub(super) fn grant_by_resend(&mut self, end: u32, priority: u8) -> bool {
+        end > self.granted && self.grant(end, priority)
+    }
+}

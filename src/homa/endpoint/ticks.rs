@@ -1,0 +1,210 @@
+//! What time brings: RESENDs, NEED_ACKs, and the end of RPCs whose peer is silent.
+
+use crate::error::Error;
+use crate::homa::event::RpcKey;
+use crate::homa::msg_in::Place;
+use crate::homa::rpc::State;
+use crate::time::Instant;
+use crate::wire::homa::Resend;
+
+use super::{Body, Endpoint};
+
+/// RPCs looked at in one call, at most; the others of the tick wait for the next.
+const TIMERS_PER_TURN: usize = 64;
+
+/// What a look at an RPC led to.
+enum Look {
+    /// Look again in so many ticks.
+    Again(u32),
+    /// It is finished, timed out, or needs no timer in this state.
+    Done,
+}
+
+impl Endpoint {
+    /// When [`Self::handle_timeout`] should be called next; `None` if nothing waits for time.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.due_left {
+            return Some(self.last_tick_at);
+        }
+        let tick_at = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
+        match (tick_at, self.finished.next_at()) {
+            (Some(tick), Some(finished)) => Some(tick.min(finished)),
+            (tick, finished) => tick.or(finished),
+        }
+    }
+
+    /// Counts a tick if one has passed, and looks at the RPCs that are due.
+    ///
+    /// However much time went by, it is one tick: what the loop did not live through was not the
+    /// peers' silence. So the caller should not call it while received packets still wait.
+    #[inline]
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.due_left {
+            self.look_at_due(now);
+        } else if now >= self.last_tick_at + self.params.tick {
+            self.tick(now);
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.finished.forget_old(now);
+        if self.wheel.is_empty() {
+            self.last_tick_at = now;
+            return;
+        }
+        let next = self.last_tick_at + self.params.tick;
+        self.last_tick_at = if now < next + self.params.tick {
+            next
+        } else {
+            now
+        };
+        self.wheel.advance();
+        self.look_at_due(now);
+    }
+
+    /// Looks at RPCs that are due, as many as one call may.
+    fn look_at_due(&mut self, now: Instant) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(slot) = self.wheel.poll_due() else {
+                self.due_left = false;
+                return;
+            };
+            let Some(key) = self.rpcs.key_at(slot) else {
+                continue;
+            };
+            match self.look(now, key) {
+                Look::Again(ticks) => self.wheel.file_in(slot, ticks),
+                Look::Done => {}
+            }
+        }
+        self.due_left = true;
+    }
+
+    fn look(&mut self, now: Instant, key: RpcKey) -> Look {
+        let Some(rpc) = self.rpcs.get(key) else {
+            return Look::Done;
+        };
+        if !rpc.id.is_client() && rpc.incarnation != self.peers.get(rpc.peer).incarnation {
+            self.end(now, key);
+            return Look::Done;
+        }
+        let (asks, ours) = match &rpc.state {
+            State::Sending(out) => (true, out.is_sendable()),
+            State::Receiving(_, message) | State::Incoming(message) => {
+                // Rules TM-02, TM-03: nothing is owed to us.
+                (
+                    true,
+                    message.has_all_granted() || message.place == Place::Waiting,
+                )
+            }
+            State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
+            State::Replying(out) => (false, out.is_sendable()),
+            State::Done(_) | State::Requested(_) | State::InService | State::Moving => {
+                return Look::Done;
+            }
+        };
+        if ours {
+            return self.restart_silence(key);
+        }
+        self.look_at_silent(now, key, asks)
+    }
+
+    /// Rules TM-02 to TM-05: the ball is in our court, so the peer's silence means nothing.
+    fn restart_silence(&mut self, key: RpcKey) -> Look {
+        let tick = self.wheel.tick();
+        if let Some(rpc) = self.rpcs.get_mut(key) {
+            rpc.heard_tick = tick;
+        }
+        Look::Again(self.params.resend_ticks)
+    }
+
+    /// The peer owes us something. `asks`: a message of its, rather than grants for one of ours.
+    fn look_at_silent(&mut self, now: Instant, key: RpcKey, asks: bool) -> Look {
+        let tick = self.wheel.tick();
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Look::Done;
+        };
+        let silent = tick.wrapping_sub(rpc.heard_tick);
+        let left = self.params.timeout_ticks.saturating_sub(silent);
+        if left == 0 {
+            self.stats.timeouts += u64::from(rpc.id.is_client());
+            self.abort(now, key, Error::PeerTimedOut);
+            return Look::Done;
+        }
+        if !asks {
+            return Look::Again(left);
+        }
+        let first = self.params.resend_ticks.saturating_sub(silent);
+        let since_asked = tick.wrapping_sub(rpc.asked_tick);
+        let wait = first.max(rpc.ask_interval.saturating_sub(since_asked));
+        if wait > 0 {
+            return Look::Again(wait.min(left));
+        }
+        let (peer, interval) = (rpc.peer, rpc.ask_interval);
+        if !self
+            .peers
+            .get_mut(peer)
+            .may_resend(tick, self.params.resends_per_peer_tick)
+        {
+            return Look::Again(1);
+        }
+        self.ask_for_missing(key);
+        Look::Again(interval.min(left))
+    }
+
+    /// Sends a RESEND for each stretch that is missing, or for everything if nothing came.
+    pub(super) fn ask_for_missing(&mut self, key: RpcKey) {
+        let tick = self.wheel.tick();
+        let priority = self.params.num_priorities - 1;
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        rpc.asked_tick = tick;
+        let Some(message) = rpc.msg_in_mut() else {
+            let resend = Resend {
+                offset: 0,
+                length: None,
+                priority,
+            };
+            self.queue_control(key, Body::Resend(resend));
+            return;
+        };
+        let missing: Vec<_> = message.missing().collect();
+        for range in missing {
+            let length = Some(range.end - range.start);
+            let resend = Resend {
+                offset: range.start,
+                length,
+                priority,
+            };
+            self.queue_control(key, Body::Resend(resend));
+        }
+    }
+
+    /// The whole response went out: asks the client to acknowledge it, and gives up in the end.
+    fn look_at_sent(&mut self, now: Instant, key: RpcKey) -> Look {
+        let tick = self.wheel.tick();
+        let params = &self.params;
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Look::Done;
+        };
+        let since_sent = tick.wrapping_sub(rpc.sent_tick);
+        if since_sent >= params.need_ack_give_up_ticks {
+            self.stats.unacked += 1;
+            self.end(now, key);
+            return Look::Done;
+        }
+        if since_sent < params.request_ack_ticks {
+            return Look::Again(params.request_ack_ticks - since_sent);
+        }
+        rpc.need_acks += 1;
+        rpc.asked_tick = tick;
+        let pause = match rpc.need_acks < params.need_acks_fast {
+            true => 1,
+            false => params.need_ack_interval_ticks,
+        };
+        let pause = pause.min(params.need_ack_give_up_ticks - since_sent);
+        self.queue_control(key, Body::NeedAck);
+        Look::Again(pause)
+    }
+}

@@ -1,0 +1,35 @@
+//! The Homa transport, as a value: bytes and a time go in; bytes, events and the next time to be
+//! woken come out. No clock, no chance, no input or output of its own.
+//!
+//! [`Endpoint`] joins the parts, each of which is told facts and asked for its decision:
+//!
+//! | part | decides |
+//! |---|---|
+//! | `socket`, `peer`, `table` | whom a packet is for |
+//! | `gaps`, `msg_in`, `pool` | which bytes are new, and where they go |
+//! | `grant` | which messages may send more |
+//! | `msg_out`, `outgoing`, `control` | what goes out next |
+//! | `timer` | which RPCs to look at in a tick |
+//! | `finished` | which RPCs must not run again |
+
+mod control;
+mod endpoint;
+mod event;
+mod finished;
+mod gaps;
+mod grant;
+mod msg_in;
+mod msg_out;
+mod outgoing;
+mod params;
+mod peer;
+mod pool;
+mod rpc;
+mod socket;
+mod table;
+mod timer;
+
+pub use endpoint::{Endpoint, Stats, Verdict};
+pub use event::{Event, Message, Notify, Outcome, Payload, RpcKey, RunKey, SocketKey};
+pub use params::Params;
+pub use pool::BPAGE_LEN;

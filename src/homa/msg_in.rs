@@ -1,0 +1,131 @@
+//! A message on its way in: what came, and what may still come.
+
+use std::ops::Range;
+
+use crate::homa::event::RunKey;
+use crate::homa::gaps::{Gaps, TooManyHoles};
+use crate::homa::grant::Grantee;
+use crate::slots::Key;
+use crate::time::Instant;
+
+/// The receiver's view of one message.
+#[derive(Debug)]
+pub struct MsgIn {
+    pub len: u32,
+    /// Distinct bytes that arrived.
+    pub received: u32,
+    /// Bytes `0..granted` may come without a further grant.
+    pub granted: u32,
+    pub birth: Instant,
+    pub place: Place,
+    /// Its entry in the order of grants, if it needs any.
+    pub grantee: Option<Key<Grantee>>,
+    pub empty_reply: bool,
+    gaps: Gaps,
+}
+
+/// Where the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Run(RunKey),
+    /// No run was free; what comes meanwhile is dropped.
+    Waiting,
+}
+
+impl MsgIn {
+    pub fn new(len: u32, granted: u32, birth: Instant, place: Place) -> Self {
+        Self {
+            len,
+            received: 0,
+            granted: granted.min(len),
+            birth,
+            place,
+            grantee: None,
+            empty_reply: false,
+            gaps: Gaps::default(),
+        }
+    }
+
+    /// Notes that `range` came, and shows each new part of it to `fresh`.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        now: Instant,
+        range: Range<u32>,
+        mut fresh: impl FnMut(Range<u32>),
+    ) -> Result<(), TooManyHoles> {
+        let received = &mut self.received;
+        self.gaps.insert(now, range, |part| {
+            *received += part.end - part.start;
+            fresh(part);
+        })
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.received == self.len
+    }
+
+    /// All that may come has come, so that silence means nothing.
+    pub fn has_all_granted(&self) -> bool {
+        self.gaps.holes().is_empty() && self.gaps.end() >= self.granted
+    }
+
+    /// The stretches to ask for again: each hole, then what was granted past the last byte.
+    ///
+    /// Rules IN-05 to IN-08.
+    pub fn missing(&self) -> impl Iterator<Item = Range<u32>> {
+        let tail = self.gaps.end()..self.granted;
+        let holes = self.gaps.holes().iter().map(|hole| hole.range.clone());
+        holes.chain((!tail.is_empty()).then_some(tail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(len: u32, granted: u32) -> MsgIn {
+        MsgIn::new(len, granted, Instant(0), Place::Waiting)
+    }
+
+    fn insert(message: &mut MsgIn, range: Range<u32>) {
+        message.insert(Instant(0), range, |_| ()).unwrap();
+    }
+
+    /// Rule IN-05: the holes, and no tail if all that was granted past them came.
+    #[test]
+    fn each_hole_is_missing_and_the_tail_only_if_granted() {
+        let mut message = message(10_000, 10_000);
+        for range in [0..1000, 2000..4000, 6000..7000, 8000..10_000] {
+            insert(&mut message, range);
+        }
+        let missing: Vec<_> = message.missing().collect();
+        assert_eq!(missing, [1000..2000, 4000..6000, 7000..8000]);
+        assert_eq!(message.received, 6000);
+    }
+
+    /// Rules IN-06, IN-07.
+    #[test]
+    fn the_tail_is_missing_as_far_as_it_was_granted() {
+        let mut message = message(10_000, 3000);
+        insert(&mut message, 0..1400);
+        assert_eq!(
+            message.missing().collect::<Vec<_>>(),
+            std::slice::from_ref(&(1400..3000))
+        );
+        assert!(!message.has_all_granted());
+        insert(&mut message, 1400..3000);
+        assert_eq!(message.missing().count(), 0);
+        assert!(message.has_all_granted() && !message.is_whole());
+    }
+
+    #[test]
+    fn a_byte_counts_once() {
+        let mut message = message(2000, 2000);
+        insert(&mut message, 0..1000);
+        insert(&mut message, 500..2000);
+        insert(&mut message, 0..2000);
+        assert!(message.is_whole());
+        assert_eq!(message.received, 2000);
+    }
+}

@@ -1,0 +1,318 @@
+//! What is known of each host we talk to.
+
+use std::collections::HashMap;
+
+use arrayvec::ArrayVec;
+
+use crate::addr::{Ip, LinkId};
+use crate::homa::event::RpcKey;
+use crate::keyed::Keyed;
+use crate::slots::{Key, Slots};
+use crate::time::{Duration, Instant};
+use crate::wire::homa::{Ack, Cutoffs, MAX_MESSAGE_LEN};
+
+/// Acks that may wait for a packet that carries them. Source: decision "16 saved acks": with the
+/// Linux module's 5, ACK packets cost 18 cycles per RPC at 8 outstanding.
+pub const SAVED_ACKS_MAX: usize = 16;
+
+/// Peers looked at, at most, to find one that may be forgotten.
+const SWEEP_MAX: usize = 64;
+
+/// One host.
+#[derive(Debug)]
+pub struct Peer {
+    pub ip: Ip,
+    pub link: Link,
+    /// Its unscheduled cutoffs and their version, which is 0 until it told us.
+    pub cutoffs: Cutoffs,
+    /// Since when it has used our cutoffs.
+    pub uses_ours_since: Option<Instant>,
+    /// Goes up when the peer restarts; what belongs to an earlier one is void.
+    pub incarnation: u32,
+    /// RPCs that wait for the link.
+    pub parked: Vec<RpcKey>,
+    /// RPCs alive with this peer.
+    pub rpc_count: u32,
+    pub used_at: Instant,
+    acks: ArrayVec<Ack, SAVED_ACKS_MAX>,
+    cutoffs_sent_tick: Option<u32>,
+    resend_tick: u32,
+    resends: u8,
+}
+
+/// How to reach a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Unknown,
+    /// The network layer was asked.
+    Asked,
+    Up(LinkId),
+}
+
+/// All peers, by address.
+#[derive(Debug)]
+pub struct Peers {
+    slots: Slots<Peer>,
+    by_ip: HashMap<Ip, Key<Peer>, Keyed>,
+    last: Option<(Ip, Key<Peer>)>,
+    idle_min: Duration,
+    /// Where the search for an idle peer goes on.
+    sweep: u32,
+}
+
+impl Peer {
+    fn new(ip: Ip, now: Instant) -> Self {
+        // Until it tells us, all unscheduled bytes go one level below the top.
+        // Source: HomaModule homa_peer.c `homa_peer_alloc`.
+        let unsched_cutoffs = [0, 0, 0, 0, 0, 0, MAX_MESSAGE_LEN, 0];
+        Self {
+            ip,
+            link: Link::Unknown,
+            cutoffs: Cutoffs {
+                unsched_cutoffs,
+                version: 0,
+            },
+            uses_ours_since: None,
+            incarnation: 0,
+            parked: Vec::new(),
+            rpc_count: 0,
+            used_at: now,
+            acks: ArrayVec::new(),
+            cutoffs_sent_tick: None,
+            resend_tick: 0,
+            resends: 0,
+        }
+    }
+
+    /// The priority of the unscheduled bytes of a message: the highest whose cutoff is not below
+    /// its length.
+    #[inline]
+    pub fn unsched_priority(&self, message_len: u32) -> u8 {
+        let cutoffs = &self.cutoffs.unsched_cutoffs;
+        cutoffs
+            .iter()
+            .rposition(|&cutoff| cutoff >= message_len)
+            .unwrap_or(0) as u8
+    }
+
+    /// Saves an ack for the next packet; gives it back if there is no room.
+    #[inline]
+    pub fn save_ack(&mut self, ack: Ack) -> Result<(), Ack> {
+        self.acks.try_push(ack).map_err(|error| error.element())
+    }
+
+    /// The ack saved last.
+    #[inline]
+    pub fn take_ack(&mut self) -> Option<Ack> {
+        self.acks.pop()
+    }
+
+    pub fn has_acks(&self) -> bool {
+        !self.acks.is_empty()
+    }
+
+    /// Whether CUTOFFS may be sent now: once a tick.
+    pub fn may_send_cutoffs(&mut self, tick: u32) -> bool {
+        self.cutoffs_sent_tick.replace(tick) != Some(tick)
+    }
+
+    /// Whether one more RESEND may be sent in this tick.
+    pub fn may_resend(&mut self, tick: u32, per_tick_max: u8) -> bool {
+        if self.resend_tick != tick {
+            (self.resend_tick, self.resends) = (tick, 0);
+        }
+        if self.resends == per_tick_max {
+            return false;
+        }
+        self.resends += 1;
+        true
+    }
+
+    /// Notes the version of our cutoffs that a DATA packet names. True if the peer restarted: it
+    /// had used our version for `restart_after` or longer, and now knows of none.
+    pub fn on_version(
+        &mut self,
+        now: Instant,
+        theirs: u16,
+        ours: u16,
+        restart_after: Duration,
+    ) -> bool {
+        if theirs == ours {
+            self.uses_ours_since.get_or_insert(now);
+            return false;
+        }
+        let restarted = theirs == 0
+            && self
+                .uses_ours_since
+                .is_some_and(|since| now.since(since) >= restart_after);
+        if restarted {
+            self.uses_ours_since = None;
+            self.incarnation = self.incarnation.wrapping_add(1);
+            self.acks.clear();
+        }
+        restarted
+    }
+
+    fn is_idle(&self, now: Instant, idle_min: Duration) -> bool {
+        self.rpc_count == 0 && self.acks.is_empty() && now.since(self.used_at) >= idle_min
+    }
+}
+
+impl Peers {
+    pub fn new(peers_max: u32, idle_min: Duration, keyed: Keyed) -> Self {
+        Self {
+            slots: Slots::new(peers_max as usize),
+            by_ip: HashMap::with_hasher(keyed),
+            last: None,
+            idle_min,
+            sweep: 0,
+        }
+    }
+
+    #[inline]
+    pub fn find(&mut self, ip: Ip) -> Option<Key<Peer>> {
+        if let Some((last_ip, key)) = self.last
+            && last_ip == ip
+        {
+            return Some(key);
+        }
+        let key = *self.by_ip.get(&ip)?;
+        self.last = Some((ip, key));
+        Some(key)
+    }
+
+    /// The peer at `ip`, made known if it was not; `None` if the table is full of busy ones.
+    #[inline]
+    pub fn find_or_add(&mut self, now: Instant, ip: Ip) -> Option<Key<Peer>> {
+        if let Some(key) = self.find(ip) {
+            return Some(key);
+        }
+        if self.slots.is_full() {
+            self.forget_one(now)?;
+        }
+        let key = self.slots.insert(Peer::new(ip, now))?;
+        self.by_ip.insert(ip, key);
+        self.last = Some((ip, key));
+        Some(key)
+    }
+
+    #[inline]
+    pub fn get(&self, key: Key<Peer>) -> &Peer {
+        self.slots
+            .get(key)
+            .expect("a peer with RPCs is not forgotten")
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, key: Key<Peer>) -> &mut Peer {
+        self.slots
+            .get_mut(key)
+            .expect("a peer with RPCs is not forgotten")
+    }
+
+    /// The peer, unless it was forgotten since: for packets that keep no peer alive.
+    pub fn try_get_mut(&mut self, key: Key<Peer>) -> Option<&mut Peer> {
+        self.slots.get_mut(key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.slots.iter().map(|(_, peer)| peer)
+    }
+
+    /// Forgets a peer that is idle, the next in turn.
+    fn forget_one(&mut self, now: Instant) -> Option<()> {
+        for _ in 0..SWEEP_MAX.min(self.slots.capacity()) {
+            let index = self.sweep;
+            self.sweep = (self.sweep + 1) % self.slots.capacity() as u32;
+            let Some(key) = self.slots.key_at(index) else {
+                continue;
+            };
+            let peer = self.get(key);
+            let ip = peer.ip;
+            if peer.is_idle(now, self.idle_min) {
+                self.by_ip.remove(&ip);
+                self.last = None;
+                self.slots.remove(key);
+                return Some(());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::homa::RpcId;
+
+    const IDLE: Duration = Duration::secs(10);
+
+    fn peers(peers_max: u32) -> Peers {
+        Peers::new(peers_max, IDLE, Keyed::new(3))
+    }
+
+    fn ip(last: u8) -> Ip {
+        Ip::v4(10, 0, 0, last)
+    }
+
+    /// Rules PE-01, PE-09: one level below the top until told, then the inclusive cutoffs.
+    #[test]
+    fn unscheduled_priority_follows_the_peers_cutoffs() {
+        let mut peer = Peer::new(ip(1), Instant(0));
+        assert_eq!(
+            (
+                peer.unsched_priority(1),
+                peer.unsched_priority(MAX_MESSAGE_LEN)
+            ),
+            (6, 6)
+        );
+        peer.cutoffs.unsched_cutoffs = [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200];
+        let priorities = [200, 201, 2_800, 15_001].map(|len| peer.unsched_priority(len));
+        assert_eq!(priorities, [7, 6, 6, 4]);
+    }
+
+    /// Rule PE-08: the newest ack goes first.
+    #[test]
+    fn acks_wait_up_to_a_limit_and_the_newest_goes_first() {
+        let ack = |id| Ack {
+            client_id: RpcId(id),
+            server_port: 9,
+        };
+        let mut peer = Peer::new(ip(1), Instant(0));
+        (0..16).for_each(|id| peer.save_ack(ack(id)).unwrap());
+        assert_eq!(peer.save_ack(ack(16)), Err(ack(16)));
+        assert_eq!(peer.take_ack(), Some(ack(15)));
+    }
+
+    #[test]
+    fn a_full_table_forgets_an_idle_peer_but_never_a_busy_one() {
+        let mut peers = peers(2);
+        let busy = peers.find_or_add(Instant(0), ip(1)).unwrap();
+        peers.get_mut(busy).rpc_count = 1;
+        let idle = peers.find_or_add(Instant(0), ip(2)).unwrap();
+        assert!(peers.find_or_add(Instant(IDLE.0 - 1), ip(3)).is_none());
+        assert!(peers.find_or_add(Instant(IDLE.0), ip(3)).is_some());
+        assert!(peers.try_get_mut(idle).is_none());
+        assert_eq!((peers.find(ip(1)), peers.find(ip(2))), (Some(busy), None));
+    }
+
+    #[test]
+    fn a_peer_that_forgets_our_cutoffs_after_long_use_has_restarted() {
+        let after = Duration::millis(100);
+        let mut peer = Peer::new(ip(1), Instant(0));
+        assert!(!peer.on_version(Instant(0), 0, 1, after));
+        assert!(!peer.on_version(Instant(5), 1, 1, after));
+        assert!(!peer.on_version(Instant(after.0 + 4), 0, 1, after));
+        assert!(peer.on_version(Instant(after.0 + 5), 0, 1, after));
+        assert_eq!(peer.incarnation, 1);
+        assert!(!peer.on_version(Instant(after.0 + 6), 0, 1, after));
+    }
+
+    #[test]
+    fn resends_to_one_peer_are_few_in_a_tick() {
+        let mut peer = Peer::new(ip(1), Instant(0));
+        let sent = (0..20).filter(|_| peer.may_resend(4, 8)).count();
+        assert_eq!(sent, 8);
+        assert!(peer.may_resend(5, 8));
+    }
+}

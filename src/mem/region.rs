@@ -1,0 +1,168 @@
+//! The memory that incoming messages are written to, and that applications read them from.
+
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use crate::error::Error;
+
+/// One stretch of receive memory.
+///
+/// The application holds raw pointers into it while the transport writes to other parts, so no
+/// reference to its bytes ever exists: all access copies, through raw pointers, within bounds.
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    owned: bool,
+}
+
+impl Region {
+    /// Takes `len` bytes of zeroed, page-aligned memory from the system. Pages come into being
+    /// when they are first written.
+    pub fn owned(len: usize) -> Result<Self, Error> {
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
+        // memory that exists.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(Error::NoMemory);
+        }
+        let base = NonNull::new(base.cast()).ok_or(Error::NoMemory)?;
+        Ok(Self {
+            base,
+            len,
+            owned: true,
+        })
+    }
+
+    /// Uses `len` bytes at `base`, which stay the lender's.
+    ///
+    /// # Safety
+    /// The bytes must be readable and writable for as long as the region lives, and nobody may
+    /// hold a Rust reference to them while the region is used.
+    pub unsafe fn lent(base: NonNull<u8>, len: usize) -> Self {
+        Self {
+            base,
+            len,
+            owned: false,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where byte `offset` lies.
+    ///
+    /// # Panics
+    /// If `offset` is past the end: offsets come from our own pool, never from outside.
+    pub fn address(&self, offset: usize) -> NonNull<u8> {
+        assert!(
+            offset <= self.len,
+            "offset {offset} in a region of {} bytes",
+            self.len
+        );
+        // SAFETY: within the region or one past its end, as just checked.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Panics
+    /// If they do not fit, see [`Self::address`].
+    #[inline]
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        self.check(offset, bytes.len());
+        // SAFETY: the target lies within the region, as checked; `bytes` is a reference and so
+        // cannot overlap memory to which no reference exists.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len());
+        }
+    }
+
+    /// Copies the bytes at `offset` to `out`.
+    ///
+    /// # Panics
+    /// If there are not that many, see [`Self::address`].
+    #[inline]
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.check(offset, out.len());
+        // SAFETY: as in `write`, the other way round.
+        unsafe {
+            ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), out.as_mut_ptr(), out.len());
+        }
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "{len} bytes at {offset} in a region of {} bytes",
+            self.len
+        );
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: the mapping is ours, of this length, and nobody else unmaps it.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({} bytes at {:p})", self.len, self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let region = Region::owned(100).unwrap();
+        region.write(97, b"abc");
+        let mut out = [0; 4];
+        region.read(96, &mut out);
+        assert_eq!(&out, b"\0abc");
+    }
+
+    #[test]
+    #[should_panic(expected = "2 bytes at 99")]
+    fn nothing_is_written_past_the_end() {
+        Region::owned(100).unwrap().write(99, b"ab");
+    }
+
+    #[test]
+    fn lent_memory_is_left_to_its_owner() {
+        let mut bytes = vec![0u8; 8];
+        let base = NonNull::new(bytes.as_mut_ptr()).unwrap();
+        // SAFETY: `bytes` outlives the region and is not touched while it lives.
+        let region = unsafe { Region::lent(base, 8) };
+        region.write(6, b"zz");
+        drop(region);
+        assert_eq!(bytes, b"\0\0\0\0\0\0zz");
+    }
+
+    #[test]
+    fn an_empty_region_is_refused() {
+        assert_eq!(Region::owned(0).unwrap_err(), Error::Invalid);
+    }
+}

@@ -1,0 +1,186 @@
+//! ICMP: pings answered, undeliverable packets told and understood.
+
+use smoltcp::wire::{Icmpv4DstUnreachable, Icmpv4Message, Icmpv4Packet};
+
+use super::template::{HEADERS_LEN, IPV4_LEN, Template};
+use crate::addr::{Addr, Ip};
+use crate::time::{Duration, Instant};
+
+pub(super) const PROTOCOL: u8 = 1;
+
+const HEADER_LEN: usize = 8;
+
+/// Bytes of an undeliverable packet that are sent back: enough for any Homa header.
+const QUOTE_MAX: usize = 56;
+
+/// Where ports and RPC id lie in a quoted packet, and how much of it holds them.
+const PORTS_LEN: usize = 4;
+const ID_AT: usize = 20;
+
+/// Why a packet of ours was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unreachable {
+    /// Nobody listens there.
+    Port,
+    /// The host does not speak Homa.
+    Protocol,
+    /// Any other reason.
+    Host,
+}
+
+/// An ICMP message that concerns us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    Ping,
+    Unreachable(Quote),
+}
+
+/// What is left of the packet that was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quote {
+    pub(super) reason: Unreachable,
+    pub(super) protocol: u8,
+    pub(super) from: Addr,
+    pub(super) to: Addr,
+    pub(super) id: Option<u64>,
+}
+
+/// Lets a burst pass, and then so many a second.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    /// When the bucket will be full again; the further ahead, the emptier it is.
+    full_at: Instant,
+}
+
+/// Finds out what an ICMP packet with a right checksum says, if it is of use.
+pub(super) fn parse(bytes: &[u8]) -> Option<Message> {
+    let packet = Icmpv4Packet::new_checked(bytes).ok()?;
+    match packet.msg_type() {
+        Icmpv4Message::EchoRequest if packet.msg_code() == 0 => Some(Message::Ping),
+        Icmpv4Message::DstUnreachable => {
+            let reason = match Icmpv4DstUnreachable::from(packet.msg_code()) {
+                Icmpv4DstUnreachable::PortUnreachable => Unreachable::Port,
+                Icmpv4DstUnreachable::ProtoUnreachable => Unreachable::Protocol,
+                _ => Unreachable::Host,
+            };
+            Quote::parse(reason, &bytes[HEADER_LEN..]).map(Message::Unreachable)
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn checksum_is_valid(bytes: &[u8]) -> bool {
+    Icmpv4Packet::new_checked(bytes).is_ok_and(|packet| packet.verify_checksum())
+}
+
+/// Writes the answer to a ping, whole frame, into `out`. `ping` is its ICMP part.
+pub(super) fn write_pong(headers: &Template, ping: &[u8], out: &mut Vec<u8>) {
+    out.resize(HEADERS_LEN, 0);
+    out.extend_from_slice(ping);
+    finish(headers, Icmpv4Message::EchoReply, 0, out);
+}
+
+/// Writes "port unreachable", whole frame, into `out`. `quoted` are the headers of the packet that
+/// found nobody, as its sender would have written them.
+pub(super) fn write_port_unreachable(
+    headers: &Template,
+    quoted: &Template,
+    packet: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let mut quoted_headers = [0; HEADERS_LEN];
+    quoted.write(&mut quoted_headers, packet.len() as u16, 0);
+    out.resize(HEADERS_LEN + HEADER_LEN, 0);
+    out.extend_from_slice(&quoted_headers[HEADERS_LEN - IPV4_LEN..]);
+    out.extend_from_slice(&packet[..packet.len().min(QUOTE_MAX)]);
+    let code = Icmpv4DstUnreachable::PortUnreachable;
+    finish(headers, Icmpv4Message::DstUnreachable, code.into(), out);
+}
+
+/// Fills in all headers before an ICMP packet's body.
+fn finish(headers: &Template, message: Icmpv4Message, code: u8, out: &mut [u8]) {
+    let (front, icmp) = out
+        .split_first_chunk_mut::<HEADERS_LEN>()
+        .expect("both callers made room for the headers");
+    headers.write(front, icmp.len() as u16, 0);
+    let mut icmp = Icmpv4Packet::new_unchecked(icmp);
+    icmp.set_msg_type(message);
+    icmp.set_msg_code(code);
+    icmp.fill_checksum();
+}
+
+impl Quote {
+    /// `bytes` begin with the IP header that we, it is hoped, wrote: so without options.
+    fn parse(reason: Unreachable, bytes: &[u8]) -> Option<Self> {
+        let (header, packet) = bytes.split_first_chunk::<IPV4_LEN>()?;
+        let ports = packet.first_chunk::<PORTS_LEN>()?;
+        if header[0] != 0x45 {
+            return None;
+        }
+        let ip = |at: usize| Ip::v4(header[at], header[at + 1], header[at + 2], header[at + 3]);
+        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+        let id = packet.get(ID_AT..).and_then(|rest| rest.first_chunk());
+        Some(Self {
+            reason,
+            protocol: header[9],
+            from: Addr::new(ip(12), port(0)),
+            to: Addr::new(ip(16), port(2)),
+            id: id.map(|id| u64::from_be_bytes(*id)),
+        })
+    }
+}
+
+impl Limiter {
+    /// 1,000 a second, 50 at once. Source: Linux `icmp_msgs_per_sec`, `icmp_msgs_burst`.
+    const INTERVAL: Duration = Duration::millis(1);
+    const BURST: u64 = 50;
+
+    pub(super) const fn new() -> Self {
+        Self {
+            full_at: Instant(0),
+        }
+    }
+
+    pub(super) fn allows(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.max(now) + Self::INTERVAL;
+        let allowed = full_at.since(now) <= Self::INTERVAL.times(Self::BURST);
+        if allowed {
+            self.full_at = full_at;
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_one_each_millisecond() {
+        let mut limiter = Limiter::new();
+        let at = |millis| Instant(0) + Duration::millis(millis);
+        let passed = |limiter: &mut Limiter, now| (0..100).filter(|_| limiter.allows(now)).count();
+        assert_eq!(passed(&mut limiter, at(1000)), 50);
+        assert_eq!(passed(&mut limiter, at(1001)), 1);
+        assert_eq!(passed(&mut limiter, at(1004)), 3);
+        assert_eq!(passed(&mut limiter, at(9000)), 50);
+    }
+
+    #[test]
+    fn a_quote_too_short_for_ports_or_with_options_is_of_no_use() {
+        let mut icmp = vec![3, 3, 0, 0, 0, 0, 0, 0];
+        let mut header = [0; 20];
+        header[0] = 0x45;
+        icmp.extend(header);
+        icmp.extend([0, 7, 0, 9]);
+        for end in 0..icmp.len() {
+            assert_eq!(parse(&icmp[..end]), None);
+        }
+        let Some(Message::Unreachable(quote)) = parse(&icmp) else {
+            panic!("just long enough");
+        };
+        assert_eq!((quote.from.port, quote.to.port, quote.id), (7, 9, None));
+        icmp[8] = 0x46;
+        assert_eq!(parse(&icmp), None);
+    }
+}

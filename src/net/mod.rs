@@ -1,0 +1,233 @@
+//! Ethernet, IPv4, ARP and ICMP: what lies between the NIC and the transport.
+//!
+//! Frames go in, Homa's packets come out; Homa's packets go in, frames come out. Neighbours are
+//! asked for, remembered and asked again here. No clock, no socket, no thread.
+//!
+//! Addresses are 128 bits throughout and the header templates know their own length, so that IPv6
+//! and its neighbour discovery can stand beside IPv4 and ARP.
+
+mod arp;
+mod icmp;
+mod neighbor;
+mod outbox;
+mod route;
+mod stack;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use crate::addr::{Addr, Ip, LinkId, Meta};
+use crate::error::Error;
+use crate::time::Duration;
+
+pub use icmp::Unreachable;
+pub use route::Interface;
+pub use stack::Stack;
+
+/// What a [`Stack`] is told at its start.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The NIC's own address.
+    pub mac: [u8; 6],
+    /// Ours, at least one. A peer is spoken to from the first one whose network it is in.
+    pub addresses: Vec<Interface>,
+    /// Where packets for other networks go.
+    pub gateway: Option<Ip>,
+    /// Largest IP packet, bytes. Default 1,500. Source: RFC 894.
+    pub mtu: u16,
+    /// IP protocol of our packets. Default 146. Source: HomaModule homa_wire.h `IPPROTO_HOMA`.
+    pub ip_protocol: u8,
+    /// Most peers remembered. Default 8,192.
+    pub neighbors_max: usize,
+    /// ARP requests made before a peer counts as unreachable. Default 3.
+    pub arp_tries: u32,
+    /// Wait after the first ARP request; it doubles with each further one. Default 20 ms.
+    pub arp_delay: Duration,
+    /// A peer that we send to and did not hear for so long is asked for its address anew.
+    /// Default 30 s. Source: RFC 4861 REACHABLE_TIME.
+    pub reachable: Duration,
+    /// Whether a peer's link address is learnt from its packets. Default true: a server then
+    /// answers without an ARP request.
+    pub learn: bool,
+    /// Whether to tell all neighbours our addresses at the start, so that those who knew an
+    /// earlier owner's link address learn of ours. Default true. Source: RFC 5227 section 3.
+    pub announce: bool,
+    /// Makes hash tables unpredictable for those who choose their keys.
+    pub seed: u64,
+}
+
+/// What a received frame held for those above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ingress<'f> {
+    Homa {
+        meta: Meta,
+        packet: &'f [u8],
+    },
+    /// A packet of ours could not be delivered.
+    Unreachable {
+        /// Who says so: the destination itself, or a router on the way.
+        from: Ip,
+        /// Where the packet should have gone.
+        to: Addr,
+        /// Our port.
+        sport: u16,
+        /// The packet's RPC id, if enough of it came back.
+        id: Option<u64>,
+        reason: Unreachable,
+    },
+}
+
+/// What became of a peer. Told once to each peer that [`Stack::link`] had no answer for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Its link address is known.
+    Up { peer: Ip, link: LinkId },
+    /// It did not answer, or the gateway did not.
+    Failed { peer: Ip, error: Error },
+    /// Long unused, and its place was needed: the link is void; ask again before the next packet.
+    Gone { peer: Ip, link: LinkId },
+}
+
+/// How often what happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Homa packets passed up.
+    pub homa_received: u64,
+    pub arp_received: u64,
+    pub pings_answered: u64,
+    /// ICMP messages about packets of ours.
+    pub unreachable_received: u64,
+    /// Frames made here: ARP and ICMP.
+    pub sent: u64,
+
+    /// Frames shorter than their headers say, IP packets cut on receipt among them.
+    pub truncated: u64,
+    /// Frames for somebody else.
+    pub not_ours: u64,
+    /// Frames or packets with a source that nobody can have, or that we have.
+    pub bad_source: u64,
+    /// Frames that are neither IPv4 nor ARP.
+    pub other_ethertype: u64,
+    /// IP packets neither of our protocol nor ICMP.
+    pub other_protocol: u64,
+    pub bad_header: u64,
+    pub bad_checksum: u64,
+    pub fragments: u64,
+    /// IP packets with options.
+    pub options: u64,
+    pub bad_arp: u64,
+    /// Others who claim an address of ours.
+    pub address_conflicts: u64,
+    /// ICMP messages that we have no use for, or that quote no packet of ours.
+    pub icmp_ignored: u64,
+
+    /// Frames of ours dropped, as too many waited. Whoever needs one asks again.
+    pub queue_full: u64,
+    /// ICMP messages not sent, as there were too many.
+    pub rate_limited: u64,
+    /// Packets dropped whose link was void.
+    pub stale_links: u64,
+
+    pub neighbors: NeighborStats,
+}
+
+/// How often what happened to neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighborStats {
+    /// Learnt from their packets.
+    pub learnt: u64,
+    /// Their link address changed.
+    pub moved: u64,
+    /// Asked again, because they were silent or seemed to have moved.
+    pub probes: u64,
+    /// Did not answer.
+    pub failed: u64,
+    /// Given up for others.
+    pub evicted: u64,
+    /// Not taken, as the table was full.
+    pub table_full: u64,
+    /// ARP requests that found no room among those that wait.
+    pub requests_dropped: u64,
+}
+
+impl Default for Params {
+    /// All but `mac` and `addresses`, which nobody can guess.
+    fn default() -> Self {
+        Self {
+            mac: [0; 6],
+            addresses: Vec::new(),
+            gateway: None,
+            mtu: 1500,
+            ip_protocol: 146,
+            neighbors_max: 8192,
+            arp_tries: 3,
+            arp_delay: Duration::millis(20),
+            reachable: Duration::secs(30),
+            learn: true,
+            announce: true,
+            seed: 0,
+        }
+    }
+}
+
+impl Params {
+    /// Smallest MTU. Source: RFC 791: every host must take datagrams of 576 bytes.
+    pub const MTU_MIN: u16 = 576;
+
+    /// Most neighbours that a [`LinkId`] can name; the last ones name our own addresses.
+    pub const NEIGHBORS_LIMIT: usize = 65_536 - LinkId::LOOPBACKS as usize;
+
+    /// Tells what is wrong, and what would be right.
+    pub fn validate(&self) -> Result<(), &'static str> {
+        const ICMP: u8 = 1;
+        let wrong = [
+            (
+                !arp::is_station(self.mac),
+                "mac: must be a NIC's own address, neither zero nor multicast",
+            ),
+            (
+                self.addresses.is_empty(),
+                "addresses: must hold at least one, such as 10.0.0.1/24",
+            ),
+            (
+                !self.addresses.iter().all(Interface::is_valid),
+                "addresses: each must be an IPv4 host's, with a prefix of 0 to 32 bits",
+            ),
+            (
+                self.gateway
+                    .is_some_and(|gateway| !self.is_neighbor(gateway)),
+                "gateway: must be another host in the network of one of our addresses",
+            ),
+            (self.mtu < Self::MTU_MIN, "mtu: must be 576 or more"),
+            (
+                matches!(self.ip_protocol, 0 | ICMP),
+                "ip_protocol: must be neither 0 nor ICMP's 1",
+            ),
+            (
+                !(1..=Self::NEIGHBORS_LIMIT).contains(&self.neighbors_max),
+                "neighbors_max: must be 1 to 65,535",
+            ),
+            (
+                !(1..=16).contains(&self.arp_tries),
+                "arp_tries: must be 1 to 16",
+            ),
+            (
+                !(Duration::millis(1)..=Duration::secs(10)).contains(&self.arp_delay),
+                "arp_delay: must be 1 ms to 10 s",
+            ),
+            (
+                self.reachable < Duration::secs(1),
+                "reachable: must be 1 s or more",
+            ),
+        ];
+        match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+            Some(&(_, why)) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    fn is_neighbor(&self, ip: Ip) -> bool {
+        let own = self.addresses.iter().any(|own| own.ip == ip);
+        !own && self.addresses.iter().any(|own| own.reaches(ip))
+    }
+}

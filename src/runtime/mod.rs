@@ -1,0 +1,5 @@
+//! The running thing: the loop that turns device, network layer and transport.
+
+mod poller;
+
+pub use poller::Poller;

@@ -1,0 +1,231 @@
+//! The one place where device, network layer and transport meet.
+
+use crate::addr::{Ip, Meta};
+use crate::device::{Device, NET_ROOM, RX_BURST, TX_BURST};
+use crate::error::Error;
+use crate::homa::{self, Endpoint, Event, Verdict};
+use crate::mem::Region;
+use crate::net::{self, Ingress, Stack, Unreachable};
+use crate::time::Instant;
+use crate::wire::homa::RpcId;
+
+/// Turns in a row with a full receive burst after which timers act all the same. That many bursts
+/// are more than any receive ring holds, so what waited at first is drained by then.
+const FULL_TURNS_MAX: u32 = 256;
+
+/// Packets to ourselves in one turn, at most.
+const LOOPED_MAX: usize = TX_BURST;
+
+/// A device, the network layer and the transport over it, turned by one thread.
+#[derive(Debug)]
+pub struct Poller<D> {
+    device: D,
+    net: Stack,
+    homa: Endpoint,
+    /// Receive bursts in a row that came back full.
+    full_turns: u32,
+    /// The last packet to ourselves, and which of our addresses it goes to.
+    looped: Vec<u8>,
+}
+
+impl<D: Device> Poller<D> {
+    /// Puts the three together. The MAC and the MTU are the device's, unless `net` has a smaller
+    /// MTU; the length of Homa packets follows from it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a param is out of its range.
+    pub fn new(
+        device: D,
+        net: net::Params,
+        homa: homa::Params,
+        region: Region,
+        now: Instant,
+    ) -> Result<Self, Error> {
+        const IPV4_LEN: u16 = 20;
+        let caps = device.caps();
+        let mtu = net.mtu.min(caps.mtu);
+        let net = Stack::new(net::Params {
+            mac: caps.mac,
+            mtu,
+            ..net
+        })?;
+        let packet_max = mtu - IPV4_LEN;
+        let homa = Endpoint::new(homa::Params { packet_max, ..homa }, region, now)?;
+        let looped = vec![0; usize::from(packet_max)];
+        Ok(Self {
+            device,
+            net,
+            homa,
+            full_turns: 0,
+            looped,
+        })
+    }
+
+    /// One turn of the loop: receive, timers, let `app` see what happened, send.
+    ///
+    /// Tells how many frames came in. What `app` sends goes out in the same turn.
+    #[inline]
+    pub fn turn_with(&mut self, now: Instant, app: impl FnMut(&mut Endpoint, Event)) -> usize {
+        let received = self.receive(now);
+        self.live(now, received);
+        self.tell(app);
+        self.transmit(now);
+        received
+    }
+
+    /// One turn whose events wait for [`Endpoint::poll_event`].
+    pub fn turn(&mut self, now: Instant) -> usize {
+        let received = self.receive(now);
+        self.live(now, received);
+        self.transmit(now);
+        received
+    }
+
+    /// When a turn is needed even if nothing arrives.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match (self.homa.poll_timeout(), self.net.poll_timeout()) {
+            (Some(homa), Some(net)) => Some(homa.min(net)),
+            (homa, net) => homa.or(net),
+        }
+    }
+
+    /// The first of our addresses.
+    pub fn local_ip(&self) -> Ip {
+        self.net
+            .own(0)
+            .expect("the network layer has at least one address")
+    }
+
+    /// Whether `ip` is one of our addresses.
+    pub fn is_own(&self, ip: Ip) -> bool {
+        self.net.is_own(ip)
+    }
+
+    pub fn homa(&mut self) -> &mut Endpoint {
+        &mut self.homa
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.homa
+    }
+
+    pub fn net(&self) -> &Stack {
+        &self.net
+    }
+
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Instant) -> usize {
+        let (net, homa) = (&mut self.net, &mut self.homa);
+        self.device
+            .rx_burst(|frame, rx| match net.ingress(now, frame, rx.checksums) {
+                Some(Ingress::Homa { meta, packet }) => {
+                    if homa.handle_packet(now, &meta, packet) == Verdict::PortUnreachable {
+                        net.port_unreachable(now, &meta, packet);
+                    }
+                }
+                Some(Ingress::Unreachable {
+                    to,
+                    id: Some(id),
+                    reason,
+                    ..
+                }) => {
+                    homa.handle_unreachable(now, to, RpcId(id), unreachable(reason));
+                }
+                Some(Ingress::Unreachable { id: None, .. }) | None => {}
+            })
+    }
+
+    /// What time brings. While received frames still wait, none passes: a peer is silent only if
+    /// all that came from it has been looked at.
+    #[inline]
+    fn live(&mut self, now: Instant, received: usize) {
+        if received == RX_BURST && self.full_turns < FULL_TURNS_MAX {
+            self.full_turns += 1;
+        } else {
+            self.full_turns = 0;
+            self.homa.handle_timeout(now);
+            self.net.handle_timeout(now);
+        }
+        while let Some(ip) = self.homa.poll_unresolved() {
+            match self.net.link(now, ip) {
+                Ok(Some(link)) => self.homa.handle_peer_up(ip, link),
+                Ok(None) => {}
+                Err(error) => self.homa.handle_peer_failed(now, ip, error),
+            }
+        }
+        while let Some(event) = self.net.poll_event() {
+            match event {
+                net::Event::Up { peer, link } => self.homa.handle_peer_up(peer, link),
+                net::Event::Failed { peer, error } => {
+                    self.homa.handle_peer_failed(now, peer, error);
+                }
+                net::Event::Gone { peer, .. } => self.homa.handle_peer_lost(peer),
+            }
+        }
+    }
+
+    #[inline]
+    fn tell(&mut self, mut app: impl FnMut(&mut Endpoint, Event)) {
+        while let Some(event) = self.homa.poll_event() {
+            app(&mut self.homa, event);
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Instant) {
+        let mut looped = 0;
+        for _ in 0..self.device.tx_room().min(TX_BURST) {
+            let slot = self.device.tx_slot();
+            if let Some((frame, meta)) = self.net.poll_transmit(now, slot) {
+                self.device.tx_commit(frame, meta);
+                continue;
+            }
+            let Some(sent) = self.homa.poll_transmit(now, &mut slot[NET_ROOM..]) else {
+                break;
+            };
+            if let Some(own) = sent.link.as_loopback() {
+                self.looped.clear();
+                self.looped
+                    .extend_from_slice(&slot[NET_ROOM..NET_ROOM + usize::from(sent.len)]);
+                self.deliver_looped(now, own);
+                looped += 1;
+                if looped == LOOPED_MAX {
+                    break;
+                }
+            } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
+                self.device.tx_commit(frame, meta);
+            }
+        }
+        self.device.flush();
+    }
+
+    /// Hands a packet to one of our own addresses back to the transport.
+    fn deliver_looped(&mut self, now: Instant, own: u8) {
+        let Some(ip) = self.net.own(own) else { return };
+        let meta = Meta { from: ip, to: ip };
+        if self.homa.handle_packet(now, &meta, &self.looped) == Verdict::PortUnreachable {
+            let parsed = crate::wire::homa::parse(&self.looped);
+            if let Ok((common, _)) = parsed {
+                let to = crate::addr::Addr::new(ip, common.dport);
+                self.homa
+                    .handle_unreachable(now, to, common.id, Error::NotConnected);
+            }
+        }
+    }
+}
+
+fn unreachable(reason: Unreachable) -> Error {
+    match reason {
+        Unreachable::Port => Error::NotConnected,
+        Unreachable::Protocol => Error::ProtocolUnsupported,
+        Unreachable::Host => Error::HostUnreachable,
+    }
+}

@@ -1,0 +1,16 @@
+//! A network that only exists in memory, in virtual time: the very same [`Poller`] runs over it
+//! as over a NIC, and everything that happens follows from a seed.
+//!
+//! [`Poller`]: crate::runtime::Poller
+
+mod app;
+mod faults;
+mod nic;
+mod workload;
+mod world;
+
+pub use app::{App, Echo, Requester, RequesterParams};
+pub use faults::Faults;
+pub use nic::Nic;
+pub use workload::Sizes;
+pub use world::{Host, World};

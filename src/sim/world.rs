@@ -1,0 +1,201 @@
+//! Hosts on one switch, and the order in which things happen.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::addr::Ip;
+use crate::homa;
+use crate::mem::Region;
+use crate::net::{self, Interface};
+use crate::rng::Rng;
+use crate::runtime::Poller;
+use crate::sim::{App, Faults, Nic};
+use crate::time::{Duration, Instant, Rate};
+
+/// Bytes that a frame takes on the wire besides its own: preamble 8, check 4, gap 12.
+const WIRE_EXTRA: u32 = 24;
+
+/// One computer: a NIC, the stack over it, an application.
+#[derive(Debug)]
+pub struct Host<A> {
+    pub poller: Poller<Nic>,
+    pub app: A,
+    /// When it will be woken next, so that it is filed once.
+    wake_at: Option<Instant>,
+    /// When its link has sent all it was given.
+    link_idle_at: Instant,
+}
+
+/// All hosts, the switch between them, and the time.
+#[derive(Debug)]
+pub struct World<A> {
+    pub now: Instant,
+    pub hosts: Vec<Host<A>>,
+    pub faults: Faults,
+    rng: Rng,
+    rate: Rate,
+    delay: Duration,
+    queue: BinaryHeap<Reverse<Entry>>,
+    /// Makes entries of one moment keep their order.
+    sequence: u64,
+    /// Frames that crossed the switch.
+    pub frames: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    at: Instant,
+    sequence: u64,
+    host: usize,
+    /// A frame for the host, or nothing if it only wants to be woken.
+    frame: Option<Vec<u8>>,
+}
+
+impl<A: App> World<A> {
+    /// Hosts 10.0.0.1, 10.0.0.2, ... with one application each.
+    ///
+    /// # Panics
+    /// If the params are invalid, or there are more than 250 applications.
+    pub fn new(seed: u64, params: &homa::Params, pages: usize, apps: Vec<A>) -> Self {
+        const MTU: u16 = 1500;
+        const LINK_MBPS: u32 = 25_000;
+        assert!(apps.len() <= 250, "hosts are numbered by one byte");
+        let mut rng = Rng::new(seed);
+        let host = |(number, app): (usize, A), seed: u64| {
+            let number = number as u8 + 1;
+            let interface = Interface {
+                ip: Self::ip_of(number),
+                prefix: 24,
+            };
+            let net = net::Params {
+                addresses: vec![interface],
+                seed,
+                ..net::Params::default()
+            };
+            let homa = homa::Params {
+                seed,
+                ..params.clone()
+            };
+            let region = Region::owned(pages * homa::BPAGE_LEN as usize).expect("memory");
+            let nic = Nic::new(number, MTU, LINK_MBPS);
+            let poller = Poller::new(nic, net, homa, region, Instant(0)).expect("valid params");
+            Host {
+                poller,
+                app,
+                wake_at: None,
+                link_idle_at: Instant(0),
+            }
+        };
+        let hosts = apps.into_iter().enumerate();
+        let hosts = hosts.map(|entry| host(entry, rng.next_u64())).collect();
+        let mut world = Self {
+            now: Instant(0),
+            hosts,
+            faults: Faults::NONE,
+            rng,
+            rate: Rate::mbps(LINK_MBPS.into()),
+            delay: Duration::micros(2),
+            queue: BinaryHeap::new(),
+            sequence: 0,
+            frames: 0,
+        };
+        (0..world.hosts.len()).for_each(|host| world.turn(host));
+        world
+    }
+
+    /// The address of the host of that number, from 1.
+    pub const fn ip_of(number: u8) -> Ip {
+        Ip::v4(10, 0, 0, number)
+    }
+
+    /// Lets the next thing happen; false if nothing ever will.
+    pub fn step(&mut self) -> bool {
+        let Some(Reverse(entry)) = self.queue.pop() else {
+            return false;
+        };
+        self.now = self.now.max(entry.at);
+        let host = &mut self.hosts[entry.host];
+        match entry.frame {
+            Some(frame) => host.poller.device_mut().deliver(frame),
+            None if host.wake_at == Some(entry.at) => host.wake_at = None,
+            None => return true,
+        }
+        self.turn(entry.host);
+        true
+    }
+
+    /// Lets things happen until `end`, or until nothing more would.
+    pub fn run_until(&mut self, end: Instant) {
+        while self
+            .queue
+            .peek()
+            .is_some_and(|Reverse(entry)| entry.at <= end)
+        {
+            self.step();
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// Turns a host's loop until it has nothing to do at this moment, and carries its frames off.
+    pub fn turn(&mut self, number: usize) {
+        loop {
+            let host = &mut self.hosts[number];
+            let app = &mut host.app;
+            app.act(self.now, host.poller.homa());
+            host.poller
+                .turn_with(self.now, |homa, event| app.on_event(self.now, homa, event));
+            host.poller.endpoint().check();
+            let mut busy = host.poller.device().has_received();
+            while let Some(frame) = self.hosts[number].poller.device_mut().take_sent() {
+                busy = true;
+                self.carry(number, frame);
+            }
+            if !busy {
+                break;
+            }
+        }
+        self.file_wake(number);
+    }
+
+    fn file_wake(&mut self, number: usize) {
+        let host = &mut self.hosts[number];
+        let wants = [host.poller.poll_timeout(), host.app.wake_at()];
+        let Some(at) = wants.into_iter().flatten().min() else {
+            return;
+        };
+        let at = at.max(Instant(self.now.0 + 1));
+        if host.wake_at.is_none_or(|filed| at < filed) {
+            host.wake_at = Some(at);
+            self.file(at, number, None);
+        }
+    }
+
+    /// The switch: a frame goes to the host whose MAC it bears, or to all others.
+    fn carry(&mut self, from: usize, frame: Vec<u8>) {
+        let host = &mut self.hosts[from];
+        let start = host.link_idle_at.max(self.now);
+        host.link_idle_at = start + self.rate.time_for(frame.len() as u32 + WIRE_EXTRA);
+        let at = host.link_idle_at + self.delay;
+        self.frames += 1;
+        let is_unicast = frame[0] & 1 == 0;
+        let targets = match is_unicast {
+            true => usize::from(frame[5]) - 1..usize::from(frame[5]),
+            false => 0..self.hosts.len(),
+        };
+        for host in targets.filter(|&host| host != from) {
+            for extra in self.faults.copies(&mut self.rng) {
+                self.file(at + extra, host, Some(frame.clone()));
+            }
+        }
+    }
+
+    fn file(&mut self, at: Instant, host: usize, frame: Option<Vec<u8>>) {
+        self.sequence += 1;
+        self.queue.push(Reverse(Entry {
+            at,
+            sequence: self.sequence,
+            host,
+            frame,
+        }));
+    }
+}

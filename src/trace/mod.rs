@@ -1,0 +1,6 @@
+//! What a run leaves behind for those who want to know what happened.
+
+mod metrics;
+pub mod pcap;
+
+pub use metrics::Metric;
