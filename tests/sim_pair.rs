@@ -47,10 +47,22 @@ struct Pair {
 impl Pair {
     fn new(seed: u64, rpcs: u64, outstanding: u64, sizes: Sizes, service: Duration) -> Self {
         let to = Addr::new(World::<Role>::ip_of(2), PORT);
-        let params = RequesterParams { to, rpcs, outstanding, sizes, first_number: 1, seed };
-        let apps =
-            vec![Role::Client(Requester::new(params)), Role::Server(Echo::new(PORT, service))];
-        Self { world: World::new(seed, &Params::default(), PAGES, apps), rpcs }
+        let params = RequesterParams {
+            to,
+            rpcs,
+            outstanding,
+            sizes,
+            first_number: 1,
+            seed,
+        };
+        let apps = vec![
+            Role::Client(Requester::new(params)),
+            Role::Server(Echo::new(PORT, service)),
+        ];
+        Self {
+            world: World::new(seed, &Params::default(), PAGES, apps),
+            rpcs,
+        }
     }
 
     fn client(&self) -> &Requester {
@@ -71,19 +83,35 @@ impl Pair {
     fn run(&mut self, limit: Duration) {
         let end = Instant(0) + limit;
         while !self.client().is_done() {
-            assert!(self.world.step() && self.world.now < end, "stuck: {}", self.state());
+            assert!(
+                self.world.step() && self.world.now < end,
+                "stuck: {}",
+                self.state()
+            );
         }
     }
 
     fn state(&self) -> String {
-        let stats: Vec<_> = self.world.hosts.iter().map(|host| host.poller.endpoint()).collect();
+        let stats: Vec<_> = self
+            .world
+            .hosts
+            .iter()
+            .map(|host| host.poller.endpoint())
+            .collect();
         format!("at {:?}: {stats:#?}", self.world.now)
     }
 
     /// Each handler ran once, and nothing is left but the memory of it, which ends in time too.
     fn check_end(&mut self) {
-        assert_eq!((self.client().finished, &self.client().failed), (self.rpcs, &vec![]));
-        assert_eq!(self.server().runs.values().max(), Some(&1), "a handler ran twice");
+        assert_eq!(
+            (self.client().finished, &self.client().failed),
+            (self.rpcs, &vec![])
+        );
+        assert_eq!(
+            self.server().runs.values().max(),
+            Some(&1),
+            "a handler ran twice"
+        );
         self.world.faults = Faults::NONE;
         let seconds = Duration::secs(1);
         self.world.run_until(self.world.now + seconds);
@@ -113,7 +141,9 @@ fn a_small_rpc_takes_two_data_packets_and_little_else() {
 
 #[test]
 fn messages_of_every_size_cross_a_good_link_without_a_resend() {
-    for len in [1, 100, 1424, 1425, 10_000, 40_000, 40_001, 100_000, 999_999, 1_000_000] {
+    for len in [
+        1, 100, 1424, 1425, 10_000, 40_000, 40_001, 100_000, 999_999, 1_000_000,
+    ] {
         let mut pair = Pair::new(2, 3, 1, Sizes::Fixed(len), Duration::ZERO);
         pair.run(Duration::secs(1));
         for host in &pair.world.hosts {

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(direct(Ip::v4(10, 0, 0, 2)), Ok(Hop::Direct { source }));
         let source = Ip::v4(10, 0, 1, 1);
         assert_eq!(direct(Ip::v4(10, 0, 1, 0)), Ok(Hop::Direct { source }));
-        assert_eq!(direct(source), Ok(Hop::Own(0)));
+        assert_eq!(direct(source), Ok(Hop::Own(1)));
     }
 
     #[test]
