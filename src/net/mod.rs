@@ -17,6 +17,7 @@ mod stack;
 mod tests;
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
+use crate::counters;
 use crate::error::Error;
 use crate::time::Duration;
 
@@ -29,7 +30,7 @@ pub use stack::Stack;
 pub struct Params {
     /// The NIC's own address.
     pub mac: [u8; 6],
-    /// Ours, at least one. A peer is spoken to from the first one whose network it is in.
+    /// Ours, 1 to 16. A peer is spoken to from the first one whose network it is in.
     pub addresses: Vec<Interface>,
     /// Where packets for other networks go.
     pub gateway: Option<Ip>,
@@ -88,66 +89,70 @@ pub enum Event {
     Gone { peer: Ip, link: LinkId },
 }
 
-/// How often what happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Homa packets passed up.
-    pub homa_received: u64,
-    pub arp_received: u64,
-    pub pings_answered: u64,
-    /// ICMP messages about packets of ours.
-    pub unreachable_received: u64,
-    /// Frames made here: ARP and ICMP.
-    pub sent: u64,
-
-    /// Frames shorter than their headers say, IP packets cut on receipt among them.
-    pub truncated: u64,
-    /// Frames for somebody else.
-    pub not_ours: u64,
-    /// Frames or packets with a source that nobody can have, or that we have.
-    pub bad_source: u64,
-    /// Frames that are neither IPv4 nor ARP.
-    pub other_ethertype: u64,
-    /// IP packets neither of our protocol nor ICMP.
-    pub other_protocol: u64,
-    pub bad_header: u64,
-    pub bad_checksum: u64,
-    pub fragments: u64,
-    /// IP packets with options.
-    pub options: u64,
-    pub bad_arp: u64,
-    /// Others who claim an address of ours.
-    pub address_conflicts: u64,
-    /// ICMP messages that we have no use for, or that quote no packet of ours.
-    pub icmp_ignored: u64,
-
-    /// Frames of ours dropped, as too many waited. Whoever needs one asks again.
-    pub queue_full: u64,
-    /// ICMP messages not sent, as there were too many.
-    pub rate_limited: u64,
-    /// Packets dropped whose link was void.
-    pub stale_links: u64,
-
-    pub neighbors: NeighborStats,
+counters! {
+    /// How often what happened to frames.
+    pub struct Stats {
+        /// Homa packets passed up
+        homa_received,
+        /// ARP messages received
+        arp_received,
+        /// Pings answered
+        pings_answered,
+        /// ICMP messages received about packets of ours
+        unreachable_received,
+        /// ARP and ICMP frames sent
+        sent,
+        /// Frames dropped that are shorter than their headers say
+        truncated,
+        /// Frames dropped that are for somebody else
+        not_ours,
+        /// Frames dropped whose source nobody can have, or we have
+        bad_source,
+        /// Frames dropped that are neither IPv4 nor ARP
+        other_ethertype,
+        /// IP packets dropped that are neither Homa nor ICMP
+        other_protocol,
+        /// IP packets dropped whose header makes no sense
+        bad_header,
+        /// Packets dropped whose checksum is wrong
+        bad_checksum,
+        /// IP packets dropped that are fragments
+        fragments,
+        /// IP packets dropped that have options
+        options,
+        /// ARP messages dropped that make no sense
+        bad_arp,
+        /// ARP messages from others who claim an address of ours
+        address_conflicts,
+        /// ICMP messages of no use, or that quote no packet of ours
+        icmp_ignored,
+        /// ARP and ICMP frames not sent, as too many waited
+        queue_full,
+        /// ICMP messages not sent, as there were too many in short time
+        rate_limited,
+        /// Packets not sent, as their link was void
+        stale_links,
+    }
 }
 
-/// How often what happened to neighbours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NeighborStats {
-    /// Learnt from their packets.
-    pub learnt: u64,
-    /// Their link address changed.
-    pub moved: u64,
-    /// Asked again, because they were silent or seemed to have moved.
-    pub probes: u64,
-    /// Did not answer.
-    pub failed: u64,
-    /// Given up for others.
-    pub evicted: u64,
-    /// Not taken, as the table was full.
-    pub table_full: u64,
-    /// ARP requests that found no room among those that wait.
-    pub requests_dropped: u64,
+counters! {
+    /// How often what happened to neighbours.
+    pub struct NeighborStats {
+        /// Neighbours learnt from their packets
+        learnt,
+        /// Neighbours whose link address changed
+        moved,
+        /// Neighbours asked again, as they were silent or seemed to have moved
+        probes,
+        /// Neighbours that did not answer
+        failed,
+        /// Neighbours given up for others
+        evicted,
+        /// Neighbours not taken, as the table was full
+        table_full,
+        /// ARP requests not sent, as too many waited
+        requests_dropped,
+    }
 }
 
 /// Why a frame was dropped.
@@ -213,6 +218,9 @@ impl Params {
     /// Smallest MTU. Source: RFC 791: every host must take datagrams of 576 bytes.
     pub const MTU_MIN: u16 = 576;
 
+    /// Most addresses of our own that a [`LinkId`] can name.
+    pub const ADDRESSES_LIMIT: usize = LinkId::LOOPBACKS as usize;
+
     /// Most neighbours that a [`LinkId`] can name; the last ones name our own addresses.
     pub const NEIGHBORS_LIMIT: usize = 65_536 - LinkId::LOOPBACKS as usize;
 
@@ -225,8 +233,8 @@ impl Params {
                 "mac: must be a NIC's own address, neither zero nor multicast",
             ),
             (
-                self.addresses.is_empty(),
-                "addresses: must hold at least one, such as 10.0.0.1/24",
+                !(1..=Self::ADDRESSES_LIMIT).contains(&self.addresses.len()),
+                "addresses: must be 1 to 16, such as 10.0.0.1/24",
             ),
             (
                 !self.addresses.iter().all(Interface::is_valid),
@@ -244,7 +252,7 @@ impl Params {
             ),
             (
                 !(1..=Self::NEIGHBORS_LIMIT).contains(&self.neighbors_max),
-                "neighbors_max: must be 1 to 65,535",
+                "neighbors_max: must be 1 to 65,520",
             ),
             (
                 !(1..=16).contains(&self.arp_tries),

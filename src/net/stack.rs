@@ -8,7 +8,7 @@ use super::icmp::{self, Limiter, Message, Quote};
 use super::neighbor::{Neighbors, Request, Word};
 use super::outbox::Outbox;
 use super::route::Routes;
-use super::{Event, Ingress, Odd, Params, Stats};
+use super::{Event, Ingress, NeighborStats, Odd, Params, Stats};
 use crate::addr::{Ip, LinkId, Meta, Sent};
 use crate::device::{Checksums, NET_ROOM, TxMeta};
 use crate::error::Error;
@@ -181,10 +181,11 @@ impl Stack {
     }
 
     pub fn stats(&self) -> Stats {
-        Stats {
-            neighbors: self.neighbors.stats,
-            ..self.stats
-        }
+        self.stats
+    }
+
+    pub fn neighbor_stats(&self) -> NeighborStats {
+        self.neighbors.stats
     }
 }
 

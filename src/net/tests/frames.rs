@@ -177,7 +177,7 @@ fn odd_frames_are_counted_and_dropped() {
             (1, homa_received),
             "case {n}"
         );
-        assert_eq!(stats.neighbors, neighbors, "case {n}");
+        assert_eq!(a.neighbor_stats(), neighbors, "case {n}");
     }
     assert!(receive(&mut host(A, 1), START, &good).is_some());
 }

@@ -133,10 +133,11 @@ fn answer_frame(from: Ip, last: u8, to: Ip, to_last: u8) -> Vec<u8> {
 fn parameters_that_make_no_sense_are_named() {
     assert_eq!(params(A, 1).validate(), Ok(()));
     type Bend = fn(&mut Params);
-    let cases: [(&str, Bend); 12] = [
+    let cases: [(&str, Bend); 13] = [
         ("mac", |p| p.mac = [0; 6]),
         ("mac", |p| p.mac[0] = 3),
         ("addresses", |p| p.addresses.clear()),
+        ("addresses", |p| p.addresses = vec![p.addresses[0]; 17]),
         ("addresses", |p| p.addresses[0].prefix = 33),
         ("addresses", |p| p.addresses[0].ip = Ip(1)),
         ("addresses", |p| p.addresses[0].ip = Ip::v4(10, 0, 0, 255)),

@@ -7,7 +7,7 @@ fn a_server_answers_without_asking_who_sent_the_request() {
     let (mut a, mut b) = (host(A, 1), host(B, 2));
     let frame = frame_for_a();
     receive(&mut a, START, &frame);
-    assert_eq!(a.stats().neighbors.learnt, 1);
+    assert_eq!(a.neighbor_stats().learnt, 1);
     let link = a.link(START, B).unwrap().unwrap();
     assert!(drain(&mut a, START).is_empty());
     let frame = seal(&mut a, link, PACKET, 0).unwrap();
@@ -120,7 +120,7 @@ fn a_peer_that_moved_is_asked_before_it_is_believed() {
     assert!(drain(&mut a, START).is_empty(), "asked already");
     receive(&mut a, START, &answer_frame(B, 9, A, 1));
     assert_eq!(seal(&mut a, link, PACKET, 0).unwrap()[..6], mac(9));
-    assert_eq!((a.stats().neighbors.moved, a.poll_event()), (1, None));
+    assert_eq!((a.neighbor_stats().moved, a.poll_event()), (1, None));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_packet_from_behind_the_gateway_does_not_make_its_sender_a_neighbor() {
         ip[12..16].copy_from_slice(&v4(FAR).octets())
     });
     assert!(receive(&mut a, START, &frame).is_some());
-    assert_eq!(a.stats().neighbors.learnt, 0);
+    assert_eq!(a.neighbor_stats().learnt, 0);
     a.link(START, FAR).unwrap();
     assert_eq!(drain(&mut a, START).len(), 1);
 }
@@ -310,7 +310,7 @@ fn strangers_fill_the_table_but_keep_nobody_out() {
         let frame = bent(&frame, |ip| ip[15] = last);
         assert!(receive(&mut a, START, &frame).is_some());
     }
-    let stats = a.stats().neighbors;
+    let stats = a.neighbor_stats();
     assert_eq!((stats.learnt, stats.table_full), (8, 232));
     assert_eq!(a.link(START, B), Ok(None));
     assert_eq!(a.poll_event(), None, "nobody knew the one given up");
@@ -339,7 +339,7 @@ fn requests_for_others_are_not_answered() {
     let probe = Arp::request(mac(3), Ipv4Addr::UNSPECIFIED, v4(A));
     receive(&mut a, START, &arp_frame(probe));
     assert_eq!(
-        (drain(&mut a, START).len(), a.stats().neighbors.learnt),
+        (drain(&mut a, START).len(), a.neighbor_stats().learnt),
         (1, 1)
     );
 }
