@@ -30,7 +30,7 @@ build() {
     # shellcheck disable=SC2046
     cc -std=c11 -O2 -Wall -Wextra -Werror -Iinclude examples/c/echo.c \
         "${CARGO_TARGET_DIR:-target}/release/libdemihoma.a" \
-        -Wl,--as-needed $(pkg-config --libs libdpdk) -lpthread -ldl -lm -o "$OUT/echo"
+        -Wl,--as-needed $(pkg-config --libs libdpdk) -lrte_net_ring -lpthread -ldl -lm -o "$OUT/echo"
 }
 
 # settings BACKEND ROLE: writes that side's configuration and names the file.

@@ -51,7 +51,7 @@ check_exports() {
 share() {
     cc -shared -o "$OUT/$SONAME" "$OUT/demihoma.o" -Wl,-soname,$SONAME \
         -Wl,--version-script=config/exports.map -Wl,--no-undefined -Wl,--gc-sections \
-        -Wl,--as-needed $(pkg-config --libs libdpdk) -lgcc_s -lpthread -ldl -lm
+        -Wl,--as-needed $(pkg-config --libs libdpdk) -lrte_net_ring -lgcc_s -lpthread -ldl -lm
 }
 
 # as_files NAME...: the linker's words for DPDK's static libraries, those that this DPDK has.
