@@ -66,7 +66,8 @@ impl Buffers {
         CLASSES[CLASSES.len() - 1]
     }
 
-    /// A buffer of `len` bytes, zero or what was in it before; `None` if it is too long or the pool is used up.
+    /// A buffer of `len` bytes, zero or what was in it before; `None` if it is too long or the
+    /// pool is used up.
     #[inline]
     pub fn alloc(&self, len: usize) -> Option<Buf> {
         let class = CLASSES.iter().position(|&bytes| len <= bytes)?;

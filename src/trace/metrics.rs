@@ -11,7 +11,9 @@ pub struct Metric {
 /// Declares a struct of `u64` counters whose documentation is also their printed meaning.
 #[macro_export]
 macro_rules! counters {
-    ($(#[$doc:meta])* $vis:vis struct $name:ident { $(#[doc = $meaning:literal] $field:ident,)* }) => {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident {
+        $(#[doc = $meaning:literal] $field:ident,)*
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         $vis struct $name { $(#[doc = $meaning] pub $field: u64,)* }
