@@ -181,7 +181,7 @@ mod linked {
         command
             .arg("-Wl,--as-needed")
             .args(dpdk_libs())
-            .args(["-lpthread", "-ldl", "-lm"]);
+            .args(["-lrte_net_ring", "-lpthread", "-ldl", "-lm"]);
         succeed(&mut command);
         program
     }
