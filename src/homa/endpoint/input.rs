@@ -121,6 +121,7 @@ impl Endpoint {
     }
 
     /// A peer whose link the network layer should find, told once.
+    #[inline]
     pub fn poll_unresolved(&mut self) -> Option<Ip> {
         self.unresolved.pop_front()
     }

@@ -25,6 +25,12 @@ struct Piece {
 }
 
 impl Endpoint {
+    /// Whether [`Self::poll_transmit`] may have a packet.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !self.control.is_empty() || self.grants.has_changed() || !self.outgoing.is_empty()
+    }
+
     /// Writes the next packet, Homa header and payload, to the start of `room`, which must hold
     /// `Params::packet_max` bytes.
     ///
