@@ -76,13 +76,15 @@ impl<T> Slots<T> {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
-        match self.slots.get_mut(index as usize) {
-            Some(slot) => {
-                self.first_free = slot.next_free;
-                slot.generation = generation;
-                slot.value = Some(value);
-            }
-            None => self.add(generation, value),
+        // A free slot is empty; said here, it needs no look for a value that would have to end.
+        if let Some(slot) = self.slots.get_mut(index as usize)
+            && slot.value.is_none()
+        {
+            self.first_free = slot.next_free;
+            slot.generation = generation;
+            slot.value = Some(value);
+        } else {
+            self.add(generation, value);
         }
         // Zero is skipped so that a key of all zeroes is never valid.
         self.next_generation = generation.wrapping_add(1).max(1);
@@ -93,6 +95,11 @@ impl<T> Slots<T> {
     /// Puts a value in a new slot.
     #[cold]
     fn add(&mut self, generation: u32, value: T) {
+        assert_eq!(
+            self.first_free as usize,
+            self.slots.len(),
+            "free slots are empty"
+        );
         self.slots.push(Slot {
             generation,
             next_free: 0,
@@ -132,6 +139,27 @@ impl<T> Slots<T> {
                 self.first_free = key.index;
                 self.len -= 1;
                 Some(value)
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    /// As [`Self::remove`], for a large value of which only what `last_look` takes is wanted: the
+    /// rest ends where it is.
+    #[inline]
+    pub fn remove_with<U>(
+        &mut self,
+        key: Key<T>,
+        last_look: impl FnOnce(&mut T) -> U,
+    ) -> Option<U> {
+        match self.slots.get_mut(key.index as usize) {
+            Some(slot) if slot.generation == key.generation => {
+                let seen = last_look(slot.value.as_mut()?);
+                slot.value = None;
+                slot.next_free = self.first_free;
+                self.first_free = key.index;
+                self.len -= 1;
+                Some(seen)
             }
             Some(_) | None => None,
         }

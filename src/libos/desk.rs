@@ -167,6 +167,7 @@ impl Desk {
     }
 
     /// Completes a pop with a message.
+    #[inline]
     fn give(
         &mut self,
         homa: &mut Endpoint,
@@ -331,9 +332,8 @@ impl Desk {
     /// As [`Self::on_arrival`]; nearly always a pop waits, and the request goes straight to it.
     #[inline]
     fn on_request(&mut self, homa: &mut Endpoint, socket: SocketKey, rpc: RpcKey) {
-        if let Some(qd) = self.queues.of_socket(socket)
-            && !self.sgas.is_full()
-            && let Ok(queue) = self.queues.get_mut(qd)
+        if !self.sgas.is_full()
+            && let Some((qd, queue)) = self.queues.of_socket_mut(socket)
             && queue.arrivals.is_awaited()
             && queue.kind.has_room(homa, self.lived)
         {
@@ -369,6 +369,7 @@ impl Desk {
         }
     }
 
+    #[inline]
     fn on_call_done(
         &mut self,
         homa: &mut Endpoint,

@@ -155,7 +155,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
 
     /// On a datagram queue: a token that fails with `NoDestination`.
     pub fn push(&mut self, qd: QDesc, view: &SgaView) -> Result<QToken, Error> {
-        let qt = self.desk.push(self.poller.homa(), qd, view)?;
+        let qt = self.desk.push(qd, view)?;
         self.send();
         Ok(qt)
     }

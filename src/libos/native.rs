@@ -13,6 +13,7 @@ use super::sockets::check_destination;
 impl Desk {
     /// Starts a call. Its bytes go by reference: the response that completes it proves that the
     /// peer had them all.
+    #[inline]
     pub(super) fn call(
         &mut self,
         homa: &mut Endpoint,
@@ -25,7 +26,7 @@ impl Desk {
         queue.service()?;
         let socket = queue.socket;
         check_destination(to)?;
-        let outgoing = self.sgas.outgoing(homa, &self.buffers, request, 0)?;
+        let outgoing = self.sgas.shared(request)?;
         let socket = match socket {
             Some(socket) => socket,
             None => self.socket_of(homa, qd)?,
@@ -39,6 +40,7 @@ impl Desk {
 
     /// Answers a request that was popped. Short responses are copied, also if no token tells
     /// when: the application may fill the same buffer again at once.
+    #[inline]
     pub(super) fn reply(
         &mut self,
         homa: &mut Endpoint,

@@ -271,6 +271,14 @@ impl Queues {
         (self.get(qd).ok()?.socket == Some(socket)).then_some(qd)
     }
 
+    /// The queue of a socket, with its descriptor.
+    #[inline]
+    pub(super) fn of_socket_mut(&mut self, socket: SocketKey) -> Option<(QDesc, &mut Queue)> {
+        let qd = (*self.by_socket.get(socket.index() as usize)?)?;
+        let queue = self.get_mut(qd).ok()?;
+        (queue.socket == Some(socket)).then_some((qd, queue))
+    }
+
     /// Descriptors in use, lowest first, as of now.
     pub(super) fn qds(&self) -> Vec<QDesc> {
         let indexes = self.by_qd.iter().enumerate();

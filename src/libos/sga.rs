@@ -116,14 +116,14 @@ impl Sgas {
     #[inline]
     pub(super) fn remove(&mut self, handle: u64) -> Result<Option<Freed>, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
-        let held = self.slots.remove(key).ok_or(Error::Invalid)?;
-        Ok(match held.bytes {
+        let freed = self.slots.remove_with(key, |held| match &held.bytes {
             Bytes::Allocated(_) => None,
             Bytes::Received(received) => Some(Freed {
                 run: received.run,
                 open: received.open.map(|open| (received.socket, open)),
             }),
-        })
+        });
+        freed.ok_or(Error::Invalid)
     }
 
     /// As the application sees it; a null one if it was freed, which only its holder can do.
@@ -166,6 +166,7 @@ impl Sgas {
     }
 
     /// The bytes of a view as a message to send: copied if they are not more than `copy_max`.
+    #[inline]
     pub(super) fn outgoing(
         &self,
         homa: &Endpoint,
@@ -174,32 +175,24 @@ impl Sgas {
         copy_max: u32,
     ) -> Result<Outgoing, Error> {
         let (held, start) = self.resolve(view)?;
-        let is_short = view.len <= copy_max;
-        let range = start as usize..(start + view.len) as usize;
         // With no memory left for a copy the bytes go by reference, which only completes later.
-        Ok(match &held.bytes {
-            Bytes::Allocated(buf) if is_short => match buffers.copy_of(&buf[range.clone()]) {
-                Some(copy) => Outgoing::Copied(copy),
-                None => Outgoing::Shared(buf.view(range).ok_or(Error::Invalid)?),
-            },
-            Bytes::Allocated(buf) => Outgoing::Shared(buf.view(range).ok_or(Error::Invalid)?),
-            Bytes::Received(received) => {
-                let copy = is_short
-                    .then(|| copy_run(homa, buffers, held, view))
-                    .flatten();
-                copy.map_or(
-                    Outgoing::Received {
-                        run: received.run,
-                        start,
-                        len: view.len,
-                    },
-                    Outgoing::Copied,
-                )
-            }
-        })
+        if view.len <= copy_max
+            && let Some(copy) = held.copy(homa, buffers, start, view.len)
+        {
+            return Ok(Outgoing::Copied(copy));
+        }
+        held.share(start, view.len)
+    }
+
+    /// The bytes of a view as a message to send, by reference.
+    #[inline]
+    pub(super) fn shared(&self, view: &SgaView) -> Result<Outgoing, Error> {
+        let (held, start) = self.resolve(view)?;
+        held.share(start, view.len)
     }
 
     /// Copies the bytes of a view to `out`, as many as fit, and tells how many.
+    #[inline]
     pub(super) fn read(
         &self,
         homa: &Endpoint,
@@ -208,11 +201,7 @@ impl Sgas {
     ) -> Result<usize, Error> {
         let (held, start) = self.resolve(view)?;
         let len = out.len().min(view.len as usize);
-        let out = &mut out[..len];
-        match &held.bytes {
-            Bytes::Allocated(buf) => out.copy_from_slice(&buf[start as usize..][..len]),
-            Bytes::Received(_) => homa.region().read(offset_in(homa, view), out),
-        }
+        held.read(homa, start, &mut out[..len]);
         Ok(len)
     }
 
@@ -253,16 +242,44 @@ impl Sgas {
     }
 }
 
-/// Where in the region a checked view of received bytes starts.
-fn offset_in(homa: &Endpoint, view: &SgaView) -> usize {
-    view.ptr.addr() - homa.region().address(0).as_ptr().addr()
-}
+impl Held {
+    /// Copies the bytes from `start` on, which are as many as `out` has, or more.
+    #[inline]
+    fn read(&self, homa: &Endpoint, start: u32, out: &mut [u8]) {
+        let start = start as usize;
+        match &self.bytes {
+            Bytes::Allocated(buf) => out.copy_from_slice(&buf[start..][..out.len()]),
+            Bytes::Received(_) => {
+                let region = homa.region();
+                let offset = self.base.addr() - region.address(0).as_ptr().addr();
+                region.read(offset + start, out);
+            }
+        }
+    }
 
-fn copy_run(homa: &Endpoint, buffers: &Buffers, held: &Held, view: &SgaView) -> Option<Buf> {
-    debug_assert!(view.ptr.addr() >= held.base.addr(), "the view was checked");
-    let mut copy = buffers.alloc(view.len as usize)?;
-    homa.region().read(offset_in(homa, view), copy.make_mut()?);
-    Some(copy)
+    /// A copy of bytes that are within the buffer; `None` if there is no memory for it.
+    #[inline]
+    fn copy(&self, homa: &Endpoint, buffers: &Buffers, start: u32, len: u32) -> Option<Buf> {
+        let mut copy = buffers.alloc(len as usize)?;
+        self.read(homa, start, copy.make_mut()?);
+        Some(copy)
+    }
+
+    /// A reference to bytes that are within the buffer.
+    #[inline]
+    fn share(&self, start: u32, len: u32) -> Result<Outgoing, Error> {
+        Ok(match &self.bytes {
+            Bytes::Allocated(buf) => {
+                let range = start as usize..(start + len) as usize;
+                Outgoing::Shared(buf.view(range).ok_or(Error::Invalid)?)
+            }
+            Bytes::Received(received) => Outgoing::Received {
+                run: received.run,
+                start,
+                len,
+            },
+        })
+    }
 }
 
 impl Outgoing {

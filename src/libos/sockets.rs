@@ -89,14 +89,9 @@ impl Desk {
     }
 
     /// A push without an address: a token that says so.
-    pub(super) fn push(
-        &mut self,
-        homa: &Endpoint,
-        qd: QDesc,
-        view: &SgaView,
-    ) -> Result<QToken, Error> {
+    pub(super) fn push(&mut self, qd: QDesc, view: &SgaView) -> Result<QToken, Error> {
         self.queues.get_mut(qd)?.datagram()?;
-        self.sgas.outgoing(homa, &self.buffers, view, 0)?;
+        self.sgas.shared(view)?;
         let qt = self.tokens.start(Pending::Push { qd })?;
         self.complete(qt, Completion::Failed(Error::NoDestination));
         Ok(qt)
@@ -144,6 +139,7 @@ impl Desk {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn pop(
         &mut self,
         homa: &mut Endpoint,
@@ -171,6 +167,7 @@ impl Desk {
         Ok(qt)
     }
 
+    #[inline]
     pub(super) fn sgafree(&mut self, homa: &mut Endpoint, handle: u64) -> Result<(), Error> {
         let Some(freed) = self.sgas.remove(handle)? else {
             return Ok(());

@@ -20,6 +20,11 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         self.begin_wait();
         let mut deadline = Deadline::new(timeout);
         let mut is_over = false;
+        if !self.desk.tokens.has_results() {
+            // There is nothing to find yet, whatever the token is.
+            self.waker.check()?;
+            is_over = deadline.is_over(self.turn());
+        }
         loop {
             self.waker.check()?;
             if let Some(done) = self.desk.tokens.take(qt)? {

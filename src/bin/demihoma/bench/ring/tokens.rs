@@ -151,6 +151,7 @@ impl Side {
     }
 
     /// The message of the oldest token, if it is here after at most one turn.
+    #[inline]
     fn wait_first(&mut self) -> Result<Option<Sga>, Failure> {
         // With nothing to wait for, a token that never was one would be an error: look again later.
         let Some(&first) = self.pending.front() else {
@@ -170,6 +171,7 @@ impl Side {
     }
 
     /// Reads a message (only the beginning of a long one), and frees it.
+    #[inline]
     fn take(&mut self, sga: &Sga, expected: &[u8]) -> Result<(), Failure> {
         let mut bytes = [0; READ_MAX];
         let read = self.os.sga_read(&sga.view(), &mut bytes)?;
