@@ -1,6 +1,5 @@
 //! A bounded slab whose handles know their generation, so that a stale one is found out.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -56,8 +55,9 @@ impl<T> Slots<T> {
     /// As [`Self::insert`], for a value that wants to know its own key.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(Key<T>) -> T) -> Option<Key<T>> {
-        let made = self.try_insert_with(|key| Ok::<_, Infallible>((make(key), ())));
-        made.map(|Ok((key, ()))| key)
+        let key = self.next_key()?;
+        self.put(key, make(key));
+        Some(key)
     }
 
     /// As [`Self::insert_with`], for a value that may come to nothing, and with something beside
@@ -67,29 +67,36 @@ impl<T> Slots<T> {
         &mut self,
         make: impl FnOnce(Key<T>) -> Result<(T, U), E>,
     ) -> Option<Result<(Key<T>, U), E>> {
-        if self.is_full() {
-            return None;
-        }
-        let (index, generation) = (self.first_free, self.next_generation);
-        let key = Key::from_parts(index, generation);
-        let (value, beside) = match make(key) {
-            Ok(made) => made,
-            Err(error) => return Some(Err(error)),
-        };
+        let key = self.next_key()?;
+        Some(make(key).map(|(value, beside)| {
+            self.put(key, value);
+            (key, beside)
+        }))
+    }
+
+    /// Whose the next value will be.
+    #[inline]
+    fn next_key(&self) -> Option<Key<T>> {
+        let key = Key::from_parts(self.first_free, self.next_generation);
+        (!self.is_full()).then_some(key)
+    }
+
+    /// Puts the value of [`Self::next_key`] in.
+    #[inline]
+    fn put(&mut self, key: Key<T>, value: T) {
         // A free slot is empty; said here, it needs no look for a value that would have to end.
-        if let Some(slot) = self.slots.get_mut(index as usize)
+        if let Some(slot) = self.slots.get_mut(key.index as usize)
             && slot.value.is_none()
         {
             self.first_free = slot.next_free;
-            slot.generation = generation;
+            slot.generation = key.generation;
             slot.value = Some(value);
         } else {
-            self.add(generation, value);
+            self.add(key.generation, value);
         }
         // Zero is skipped so that a key of all zeroes is never valid.
-        self.next_generation = generation.wrapping_add(1).max(1);
+        self.next_generation = key.generation.wrapping_add(1).max(1);
         self.len += 1;
-        Some(Ok((key, beside)))
     }
 
     /// Puts a value in a new slot.

@@ -1,7 +1,7 @@
 //! Counted send buffers out of a pool with size classes.
 
 use std::alloc::{self, Layout};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
@@ -32,7 +32,8 @@ pub struct Buf {
 }
 
 struct Pool {
-    free: RefCell<[Vec<NonNull<Block>>; CLASSES.len()]>,
+    /// For each class, the first of the blocks nobody holds; each names the next one.
+    free: [Cell<Option<NonNull<Block>>>; CLASSES.len()],
     /// Bytes of all blocks, those on the free lists included.
     taken_bytes: Cell<usize>,
     bytes_max: usize,
@@ -42,6 +43,8 @@ struct Pool {
 struct Block {
     views: Cell<u32>,
     class: usize,
+    /// The next block of the free list, while the block is on it.
+    next: Cell<Option<NonNull<Block>>>,
     /// One strong count of the pool while the block is out, so that the pool outlives it.
     pool: Cell<Option<NonNull<Pool>>>,
 }
@@ -51,10 +54,9 @@ const _: () = assert!(size_of::<Block>() == HEADER_LEN);
 impl Buffers {
     /// A pool that takes at most `bytes_max` bytes from the system, when they are first needed.
     pub fn new(bytes_max: usize) -> Self {
-        let free = RefCell::new([const { Vec::new() }; CLASSES.len()]);
         Self {
             pool: Rc::new(Pool {
-                free,
+                free: [const { Cell::new(None) }; CLASSES.len()],
                 taken_bytes: Cell::new(0),
                 bytes_max,
             }),
@@ -71,8 +73,7 @@ impl Buffers {
     #[inline]
     pub fn alloc(&self, len: usize) -> Option<Buf> {
         let class = CLASSES.iter().position(|&bytes| len <= bytes)?;
-        let free = self.pool.free.borrow_mut()[class].pop();
-        let block = match free {
+        let block = match self.pool.pop(class) {
             Some(block) => block,
             None => self.pool.take_block(class)?,
         };
@@ -103,17 +104,44 @@ impl Buffers {
 
     /// Bytes of the blocks that somebody holds.
     pub fn used_bytes(&self) -> usize {
-        let free = self.pool.free.borrow();
-        let idle: usize = free
-            .iter()
-            .zip(CLASSES)
-            .map(|(list, bytes)| list.len() * bytes)
-            .sum();
-        self.taken_bytes() - idle
+        self.taken_bytes() - self.pool.idle_bytes()
     }
 }
 
 impl Pool {
+    /// Takes a block off its free list.
+    #[inline]
+    fn pop(&self, class: usize) -> Option<NonNull<Block>> {
+        let block = self.free[class].get()?;
+        // SAFETY: blocks on a free list live, and nobody else knows them.
+        self.free[class].set(unsafe { block.as_ref() }.next.take());
+        Some(block)
+    }
+
+    /// Puts a block that nobody holds on its free list.
+    #[inline]
+    fn push(&self, block: NonNull<Block>) {
+        // SAFETY: the block lives; the last who held it gives it here.
+        let header = unsafe { block.as_ref() };
+        header
+            .next
+            .set(self.free[header.class].replace(Some(block)));
+    }
+
+    fn idle_bytes(&self) -> usize {
+        let mut bytes = 0;
+        for list in &self.free {
+            let mut block = list.get();
+            while let Some(idle) = block {
+                // SAFETY: blocks on a free list live, and nobody writes to them.
+                let header = unsafe { idle.as_ref() };
+                bytes += CLASSES[header.class];
+                block = header.next.get();
+            }
+        }
+        bytes
+    }
+
     fn take_block(&self, class: usize) -> Option<NonNull<Block>> {
         let bytes = CLASSES[class];
         if self.taken_bytes.get() + bytes > self.bytes_max {
@@ -128,6 +156,7 @@ impl Pool {
         let header = Block {
             views: Cell::new(0),
             class,
+            next: Cell::new(None),
             pool: Cell::new(None),
         };
         // SAFETY: just allotted, aligned and large enough for a `Block`.
@@ -138,9 +167,9 @@ impl Pool {
 
     /// Frees idle blocks, largest first, until `bytes` more may be taken.
     fn give_back_idle(&self, bytes: usize) {
-        for list in self.free.borrow_mut().iter_mut().rev() {
+        for class in (0..CLASSES.len()).rev() {
             while self.taken_bytes.get() + bytes > self.bytes_max {
-                let Some(block) = list.pop() else { break };
+                let Some(block) = self.pop(class) else { break };
                 self.free_block(block);
             }
         }
@@ -158,11 +187,11 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let lists = std::mem::take(self.free.get_mut());
-        lists
-            .into_iter()
-            .flatten()
-            .for_each(|block| self.free_block(block));
+        for class in 0..CLASSES.len() {
+            while let Some(block) = self.pop(class) {
+                self.free_block(block);
+            }
+        }
     }
 }
 
@@ -222,14 +251,13 @@ impl Buf {
     /// Ends the last view: the block is the pool's again.
     fn give_back(&mut self) {
         let header = self.header();
-        let class = header.class;
         let pool = header
             .pool
             .take()
             .expect("a block that is out knows its pool");
         // SAFETY: `alloc` turned one strong count into this pointer; it is taken back once.
         let pool = unsafe { Rc::from_raw(pool.as_ptr()) };
-        pool.free.borrow_mut()[class].push(self.block);
+        pool.push(self.block);
     }
 
     #[inline]
