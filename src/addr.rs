@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Aligned to 4 bytes, so that an [`Addr`] takes 20 bytes and not 32: addresses are part
 /// of nearly everything that is copied for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 pub struct Ip(pub u128);
 
 /// Where a Homa socket lives.
