@@ -157,8 +157,8 @@ impl Stack {
 
     #[inline]
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         if self.neighbors.poll_timeout().is_some_and(|at| at <= now) {
-            self.now = now;
             self.neighbors.handle_timeout(now);
         }
     }
