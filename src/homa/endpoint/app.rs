@@ -259,8 +259,8 @@ impl Endpoint {
                     std::mem::replace(&mut out.notify, Notify::Never),
                     Err(error),
                 );
-                self.drop_out(now, out);
                 self.drop_in(now, key, message);
+                self.drop_out(now, out);
             }
             State::Done(Ok(whole)) => {
                 self.release(now, whole.run);

@@ -577,6 +577,8 @@ impl Endpoint {
             rpc.heard_tick = tick;
             rpc.asked_tick = tick;
             let Some(message) = rpc.msg_in_mut() else {
+                debug_assert!(false, "an RPC without a message still waited");
+                self.pool.release(run);
                 continue;
             };
             message.place = Place::Run(run);

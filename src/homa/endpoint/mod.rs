@@ -390,8 +390,9 @@ impl Endpoint {
         match rpc.state {
             State::Sending(out) | State::Replying(out) => self.drop_out(now, out),
             State::Receiving(out, message) => {
-                self.drop_out(now, out);
+                // First it waits for pages no more: those of the request may come free.
                 self.drop_in(now, key, message);
+                self.drop_out(now, out);
             }
             State::Incoming(message) => self.drop_in(now, key, message),
             State::Done(Ok(whole)) | State::Requested(whole) => {
@@ -461,3 +462,5 @@ fn check_in(message: &MsgIn) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_adverse;

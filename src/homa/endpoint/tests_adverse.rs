@@ -1,0 +1,169 @@
+//! Peers, links and users at their worst moments, packet by packet.
+
+use super::*;
+use crate::addr::{LinkId, Meta};
+use crate::homa::event::{Outcome, RunKey, SocketKey};
+use crate::homa::pool::BPAGE_LEN;
+use crate::mem::Buffers;
+use crate::time::Duration;
+use crate::wire::homa::{self as wire, Ack, Common, Data, Packet, Placement, Resend};
+
+const OWN: Ip = Ip::v4(10, 0, 0, 1);
+const PEER: Ip = Ip::v4(10, 0, 0, 2);
+const PORT: u16 = 99;
+const THEIR_PORT: u16 = 40_000;
+const LINK: LinkId = LinkId(7);
+/// The version that a peer names once it knows our cutoffs.
+const VERSION: u16 = 1;
+
+/// An endpoint driven by hand, with one socket that takes requests.
+struct Hand {
+    homa: Endpoint,
+    now: Instant,
+    socket: SocketKey,
+    buffers: Buffers,
+}
+
+impl Hand {
+    fn new(pages: usize, change: impl FnOnce(&mut Params)) -> Self {
+        let mut params = Params {
+            finished_max: 1000,
+            ..Params::default()
+        };
+        change(&mut params);
+        let region = Region::owned(pages * BPAGE_LEN as usize).unwrap();
+        let mut homa = Endpoint::new(params, region, Instant(0)).unwrap();
+        let socket = homa.open(PORT).unwrap();
+        homa.set_server(socket, true);
+        Self {
+            homa,
+            now: Instant(0),
+            socket,
+            buffers: Buffers::new(16 << 20),
+        }
+    }
+
+    /// With the link to the peer up.
+    fn linked(pages: usize, change: impl FnOnce(&mut Params)) -> Self {
+        let mut hand = Self::new(pages, change);
+        hand.homa.peers.find_or_add(Instant(0), PEER).unwrap();
+        hand.homa.handle_peer_up(PEER, LINK);
+        hand
+    }
+
+    fn packet(&mut self, id: u64, packet: &Packet<'_>) -> Verdict {
+        let mut bytes = [0; 1500];
+        let common = Common {
+            sport: THEIR_PORT,
+            dport: PORT,
+            id: RpcId(id),
+        };
+        let len = wire::emit(&common, packet, &mut bytes);
+        let meta = Meta {
+            from: PEER,
+            to: OWN,
+        };
+        self.homa.handle_packet(self.now, &meta, &bytes[..len])
+    }
+
+    fn data(&mut self, id: u64, data: Data, payload_len: usize) -> Verdict {
+        self.packet(id, &Packet::Data(data, &vec![7; payload_len]))
+    }
+
+    /// A request of one packet, and its key once the user was told.
+    fn request(&mut self, id: u64, version: u16) -> Option<RpcKey> {
+        let data = Data {
+            cutoff_version: version,
+            ..data(100, 0)
+        };
+        let _ = self.data(id, data, 100);
+        match self.homa.poll_event() {
+            Some(Event::Request { rpc, .. }) => Some(rpc),
+            _ => None,
+        }
+    }
+
+    /// A request of one packet that the user has taken; the bytes are the user's.
+    fn taken(&mut self, id: u64) -> (RpcKey, RunKey) {
+        let rpc = self.request(id, VERSION).unwrap();
+        match self.homa.take(self.now, rpc) {
+            Some(Outcome::Request(message)) => (rpc, message.run),
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+
+    fn send(&mut self, payload: Payload, notify: Notify) -> (RpcKey, RpcId) {
+        let to = Addr::new(PEER, THEIR_PORT);
+        self.homa
+            .send_request(self.now, self.socket, to, payload, 5, notify)
+            .unwrap()
+    }
+
+    fn buffer(&self, len: usize) -> Payload {
+        Payload::Buffer(self.buffers.alloc(len).unwrap())
+    }
+
+    /// Names and first two words of all that goes out now.
+    fn sent(&mut self) -> Vec<&'static str> {
+        let mut room = [0; 1500];
+        let mut names = Vec::new();
+        while let Some(sent) = self.homa.poll_transmit(self.now, &mut room) {
+            let (_, packet) = wire::parse(&room[..usize::from(sent.len)]).unwrap();
+            names.push(packet.name());
+        }
+        self.homa.check();
+        names
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.homa.poll_event()).collect()
+    }
+
+    fn unresolved(&mut self) -> usize {
+        std::iter::from_fn(|| self.homa.poll_unresolved()).count()
+    }
+
+    fn live(&mut self, ticks: u32) {
+        for _ in 0..ticks {
+            self.now += Duration::millis(1);
+            self.homa.handle_timeout(self.now);
+            self.homa.check();
+        }
+    }
+}
+
+/// The first DATA packet of a message.
+fn data(message_length: u32, offset: u32) -> Data {
+    Data {
+        message_length,
+        incoming: message_length.min(40_000),
+        ack: None,
+        cutoff_version: VERSION,
+        retransmit: false,
+        empty_reply: false,
+        offset,
+        placement: Placement::Explicit,
+    }
+}
+
+/// A client RPC whose request is a received message waits for pages. Those of its own request
+/// come free as it ends, and must not be given to it.
+#[test]
+fn an_rpc_that_ends_while_it_waits_for_pages_gets_none() {
+    for is_abort in [false, true] {
+        let mut hand = Hand::linked(1, |_| ());
+        let (_, run) = hand.taken(2);
+        let (start, len) = (0, 100);
+        let (rpc, id) = hand.send(Payload::Received { run, start, len }, Notify::Never);
+        hand.sent();
+        hand.homa.release(hand.now, run);
+        // It needs the whole page, of which the request has a part.
+        let _ = hand.data(id.0 | 1, data(BPAGE_LEN, 0), 1000);
+        assert_eq!(hand.homa.stats().page_waits, 1);
+        match is_abort {
+            true => hand.homa.abort(hand.now, rpc, Error::Canceled),
+            false => hand.homa.forget(hand.now, rpc),
+        }
+        assert_eq!(hand.homa.free_pages(), 1, "abort: {is_abort}");
+    }
+}
