@@ -185,10 +185,12 @@ impl Endpoint {
     fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
         let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
         let peer = self.peers.get_mut(key);
+        let may_tell = theirs != ours && peer.may_send_cutoffs(tick);
         if peer.on_version(arrival.now, theirs, ours, self.params.restart_after) {
             self.stats.restarts += 1;
+            self.end_servers_of(arrival.now, key);
         }
-        if theirs != ours && peer.may_send_cutoffs(tick) {
+        if may_tell {
             self.queue(Control {
                 peer: key,
                 common: arrival.answer(),

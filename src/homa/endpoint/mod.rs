@@ -276,7 +276,7 @@ impl Endpoint {
             self.rpc_at(slot)
                 .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
         })?;
-        self.current(slot)
+        self.rpcs.key_at(slot)
     }
 
     /// As [`Self::find_server`], for acks, which do not name the client's port.
@@ -286,14 +286,7 @@ impl Endpoint {
                 rpc.id == id && rpc.peer_addr.ip == from && rpc.port == server_port
             })
         })?;
-        self.current(slot)
-    }
-
-    /// The RPC in `slot`, unless it belongs to an earlier life of its peer.
-    fn current(&self, slot: u32) -> Option<RpcKey> {
-        let key = self.rpcs.key_at(slot)?;
-        let rpc = self.rpcs.get(key)?;
-        (rpc.incarnation == self.peers.get(rpc.peer).incarnation).then_some(key)
+        self.rpcs.key_at(slot)
     }
 
     fn rpc_at(&self, slot: u32) -> Option<&Rpc> {

@@ -167,3 +167,23 @@ fn an_rpc_that_ends_while_it_waits_for_pages_gets_none() {
         assert_eq!(hand.homa.free_pages(), 1, "abort: {is_abort}");
     }
 }
+
+/// Decision 12. The new life uses the id again, and must not get the old one's response.
+#[test]
+fn a_request_of_a_peers_earlier_life_is_never_answered() {
+    let mut hand = Hand::linked(4, |_| ());
+    let (in_service, _) = hand.taken(2);
+    let waiting = hand.request(4, VERSION).unwrap();
+    let replying = hand.taken(6).0;
+    let response = hand.buffer(100);
+    let replied = hand.homa.send_response(hand.now, replying, response, Notify::Delivered(9));
+    replied.unwrap();
+    hand.now += Duration::millis(150);
+    let again = hand.request(2, 0).unwrap();
+    assert_ne!(again, in_service);
+    assert_eq!((hand.homa.stats().restarts, hand.homa.rpc_count()), (1, 1));
+    assert!(hand.homa.take(hand.now, waiting).is_none());
+    let response = hand.buffer(100);
+    let replied = hand.homa.send_response(hand.now, in_service, response, Notify::Never);
+    assert_eq!((replied, hand.sent()), (Ok(()), vec!["CUTOFFS"]));
+}

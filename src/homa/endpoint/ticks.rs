@@ -84,10 +84,6 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return Look::Done;
         };
-        if !rpc.id.is_client() && rpc.incarnation != self.peers.get(rpc.peer).incarnation {
-            self.end(now, key);
-            return Look::Done;
-        }
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
             State::Receiving(_, message) | State::Incoming(message) => {
