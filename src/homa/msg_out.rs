@@ -25,6 +25,8 @@ pub struct MsgOut {
     pub sched_priority: u8,
     /// True while the RPC waits in the order of retransmissions.
     pub retransmit_filed: bool,
+    /// True while the RPC waits for its peer's link.
+    pub is_parked: bool,
     cut: Cut,
     owed: ArrayVec<Range<u32>, OWED_MAX>,
     owed_priority: u8,
@@ -77,6 +79,7 @@ impl MsgOut {
             notify,
             sched_priority: 0,
             retransmit_filed: false,
+            is_parked: false,
             cut,
             owed: ArrayVec::new(),
             owed_priority: 0,

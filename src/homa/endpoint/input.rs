@@ -83,7 +83,10 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Up(link);
         for key in std::mem::take(&mut peer.parked) {
-            self.file_out(key);
+            if let Some(out) = self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut) {
+                out.is_parked = false;
+                self.file_out(key);
+            }
         }
     }
 
@@ -95,14 +98,24 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Unknown;
         for key in std::mem::take(&mut peer.parked) {
-            self.abort(now, key, error);
+            // The response may have come whole meanwhile: then nothing waits to be sent.
+            if self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut).is_some() {
+                self.abort(now, key, error);
+            }
         }
     }
 
-    /// The link to a peer is void: the next packet to it asks for a new one.
+    /// The link to a peer is void: a new one is asked for if something waits for it, or by the
+    /// next packet.
     pub fn handle_peer_lost(&mut self, ip: Ip) {
-        if let Some(peer) = self.peers.find(ip) {
-            self.peers.get_mut(peer).link = Link::Unknown;
+        let Some(peer) = self.peers.find(ip) else {
+            return;
+        };
+        let peer = self.peers.get_mut(peer);
+        peer.link = Link::Unknown;
+        if !peer.parked.is_empty() {
+            peer.link = Link::Asked;
+            self.unresolved.push_back(ip);
         }
     }
 
@@ -491,8 +504,9 @@ impl Endpoint {
             self.stats.late_unknowns += 1;
             return Verdict::Dropped;
         };
-        out.owe(0..out.sent, priority, tick, interval);
-        self.file_out(key);
+        if out.owe(0..out.sent, priority, tick, interval) {
+            self.file_out(key);
+        }
         Verdict::Taken
     }
 

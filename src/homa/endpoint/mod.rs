@@ -19,7 +19,7 @@ use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::{Cut, MsgOut};
 use crate::homa::outgoing::Outgoing;
 use crate::homa::params::Params;
-use crate::homa::peer::{Link, Peers};
+use crate::homa::peer::{Link, Peer, Peers};
 use crate::homa::pool::{Pool, Waiter};
 use crate::homa::rpc::{Rpc, State};
 use crate::homa::socket::Sockets;
@@ -28,7 +28,7 @@ use crate::homa::timer::Wheel;
 use crate::keyed::Keyed;
 use crate::mem::Region;
 use crate::rng::Rng;
-use crate::slots::Slots;
+use crate::slots::{Key, Slots};
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
 
@@ -327,21 +327,14 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
-        let peer = self.peers.get_mut(rpc.peer);
-        match peer.link {
-            Link::Up(_) => {}
-            Link::Asked => {
-                peer.parked.push(key);
-                return;
-            }
-            Link::Unknown => {
-                peer.link = Link::Asked;
-                peer.parked.push(key);
-                self.unresolved.push_back(peer.ip);
-                return;
-            }
-        }
+        let peer = rpc.peer;
         let Some(out) = rpc.msg_out_mut() else { return };
+        if !matches!(self.peers.get(peer).link, Link::Up(_)) {
+            if !std::mem::replace(&mut out.is_parked, true) {
+                self.park(peer, key);
+            }
+            return;
+        }
         if out.is_sendable() {
             if out.is_one_packet() {
                 self.outgoing.file_short(key);
@@ -352,6 +345,21 @@ impl Endpoint {
         if out.owes() && !out.retransmit_filed {
             out.retransmit_filed = true;
             self.outgoing.file_retransmit(key);
+        }
+    }
+
+    /// Files an RPC until its peer's link is up, and asks for the link.
+    #[cold]
+    fn park(&mut self, peer: Key<Peer>, key: RpcKey) {
+        let (peer, rpcs) = (self.peers.get_mut(peer), &self.rpcs);
+        if peer.parked.len() == peer.parked.capacity() {
+            // Those that ended meanwhile must not add up.
+            peer.parked.retain(|&parked| rpcs.contains(parked));
+        }
+        peer.parked.push(key);
+        if peer.link == Link::Unknown {
+            peer.link = Link::Asked;
+            self.unresolved.push_back(peer.ip);
         }
     }
 

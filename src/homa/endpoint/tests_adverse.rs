@@ -77,10 +77,10 @@ impl Hand {
             ..data(100, 0)
         };
         let _ = self.data(id, data, 100);
-        match self.homa.poll_event() {
-            Some(Event::Request { rpc, .. }) => Some(rpc),
-            _ => None,
-        }
+        self.events().into_iter().find_map(|event| match event {
+            Event::Request { rpc, .. } => Some(rpc),
+            Event::Done { .. } | Event::Released { .. } => None,
+        })
     }
 
     /// A request of one packet that the user has taken; the bytes are the user's.
@@ -186,4 +186,62 @@ fn a_request_of_a_peers_earlier_life_is_never_answered() {
     let response = hand.buffer(100);
     let replied = hand.homa.send_response(hand.now, in_service, response, Notify::Never);
     assert_eq!((replied, hand.sent()), (Ok(()), vec!["CUTOFFS"]));
+}
+
+const RESEND: Packet<'static> = Packet::Resend(Resend {
+    offset: 0,
+    length: None,
+    priority: 7,
+});
+
+#[test]
+fn a_message_waits_once_for_its_link_however_often_it_is_asked_for() {
+    let mut hand = Hand::linked(4, |_| ());
+    let (_, id) = hand.send(hand.buffer(3000), Notify::Never);
+    hand.sent();
+    hand.homa.handle_peer_lost(PEER);
+    for _ in 0..100 {
+        let _ = hand.packet(id.0 | 1, &RESEND);
+        let _ = hand.packet(id.0 | 1, &Packet::Unknown);
+    }
+    let parked = hand.homa.peers.iter().map(|peer| peer.parked.len());
+    assert_eq!((parked.sum::<usize>(), hand.unresolved()), (1, 1));
+    hand.homa.handle_peer_up(PEER, LINK);
+    assert_eq!(hand.sent(), ["DATA"; 3]);
+}
+
+#[test]
+fn rpcs_that_ended_do_not_add_up_at_a_peer_without_a_link() {
+    let mut hand = Hand::new(4, |_| ());
+    for _ in 0..10_000 {
+        let (rpc, _) = hand.send(Payload::EmptyReply, Notify::Never);
+        hand.homa.forget(hand.now, rpc);
+    }
+    let parked = hand.homa.peers.iter().map(|peer| peer.parked.len());
+    assert!(parked.sum::<usize>() < 10);
+}
+
+/// The server asks for a part again just when the link is lost, and then has it after all.
+#[test]
+fn a_link_that_fails_takes_no_response_that_is_here() {
+    let mut hand = Hand::linked(4, |_| ());
+    let (rpc, id) = hand.send(hand.buffer(3000), Notify::Never);
+    hand.sent();
+    hand.homa.handle_peer_lost(PEER);
+    let _ = hand.packet(id.0 | 1, &RESEND);
+    let _ = hand.data(id.0 | 1, data(100, 0), 100);
+    hand.homa.handle_peer_failed(hand.now, PEER, Error::HostUnreachable);
+    let outcome = hand.homa.take(hand.now, rpc);
+    assert!(matches!(outcome, Some(Outcome::Response(_))), "{outcome:?}");
+}
+
+#[test]
+fn what_waits_for_a_link_is_not_forgotten_when_the_link_is_lost_again() {
+    let mut hand = Hand::new(4, |_| ());
+    hand.send(hand.buffer(100), Notify::Never);
+    assert_eq!(hand.unresolved(), 1);
+    hand.homa.handle_peer_lost(PEER);
+    assert_eq!(hand.unresolved(), 1);
+    hand.homa.handle_peer_up(PEER, LINK);
+    assert_eq!(hand.sent(), ["DATA"]);
 }
