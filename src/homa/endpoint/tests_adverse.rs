@@ -245,3 +245,25 @@ fn what_waits_for_a_link_is_not_forgotten_when_the_link_is_lost_again() {
     hand.homa.handle_peer_up(PEER, LINK);
     assert_eq!(hand.sent(), ["DATA"]);
 }
+
+/// Rule TM-03: what comes could not be kept, so nothing is asked for; but the server hears that
+/// we live, as it would give up its response after 100 silent ticks.
+#[test]
+fn a_response_that_waits_for_pages_is_not_asked_for_but_its_server_hears_of_us() {
+    let mut hand = Hand::linked(1, |_| ());
+    let (_, run) = hand.taken(2);
+    let (_, id) = hand.send(hand.buffer(1), Notify::Never);
+    hand.sent();
+    let _ = hand.data(id.0 | 1, data(BPAGE_LEN, 0), 1000);
+    let mut names = Vec::new();
+    for _ in 0..200 {
+        hand.live(1);
+        let _ = hand.packet(id.0 | 1, &Packet::NeedAck);
+        names.extend(hand.sent());
+    }
+    assert!((5..20).contains(&names.len()), "{names:?}");
+    assert!(names.iter().all(|&name| name == "BUSY"), "{names:?}");
+    hand.homa.release(hand.now, run);
+    // Rule PL-18. The window is more than a page.
+    assert_eq!(hand.sent(), ["RESEND", "GRANT"]);
+}

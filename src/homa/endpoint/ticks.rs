@@ -86,12 +86,14 @@ impl Endpoint {
         };
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
+            State::Receiving(_, message) | State::Incoming(message)
+                if message.place == Place::Waiting =>
+            {
+                return self.look_at_waiting(key);
+            }
+            // Rule TM-02: nothing is owed to us.
             State::Receiving(_, message) | State::Incoming(message) => {
-                // Rules TM-02, TM-03: nothing is owed to us.
-                (
-                    true,
-                    message.has_all_granted() || message.place == Place::Waiting,
-                )
+                (true, message.has_all_granted())
             }
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
@@ -112,6 +114,18 @@ impl Endpoint {
             rpc.heard_tick = tick;
         }
         Look::Again(self.params.resend_ticks)
+    }
+
+    /// Rule TM-03: we wait for pages, so we ask for nothing, and time does not count.
+    ///
+    /// A server that sent what it may would take our silence for our end: it hears that we live.
+    /// A client asks by itself.
+    fn look_at_waiting(&mut self, key: RpcKey) -> Look {
+        if self.rpcs.get(key).is_some_and(|rpc| rpc.id.is_client()) {
+            self.queue_control(key, Body::Busy);
+        }
+        let _ = self.restart_silence(key);
+        Look::Again(self.params.timeout_ticks / 4)
     }
 
     /// The peer owes us something. `asks`: a message of its, rather than grants for one of ours.
@@ -165,6 +179,9 @@ impl Endpoint {
             self.queue_control(key, Body::Resend(resend));
             return;
         };
+        if message.place == Place::Waiting {
+            return; // There is no room for what would come.
+        }
         let missing: Vec<_> = message.missing().collect();
         for range in missing {
             let length = Some(range.end - range.start);
