@@ -162,6 +162,12 @@ impl Pool {
         self.users.len() as u32
     }
 
+    /// The longest message that may ever fit, bytes.
+    #[inline]
+    pub fn len_max(&self) -> u32 {
+        self.pages() * BPAGE_LEN
+    }
+
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
         let partial = self.partial.as_mut()?;
         if self.users[partial.page as usize] == 0 {

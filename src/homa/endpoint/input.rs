@@ -169,6 +169,9 @@ impl Endpoint {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
+        if data.message_length > self.pool.len_max() {
+            return self.refuse_too_long(arrival);
+        }
         let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
@@ -192,6 +195,18 @@ impl Endpoint {
             },
         };
         self.receive(arrival.now, key, data, payload)
+    }
+
+    /// A message longer than all pages together would wait for them for ever.
+    #[cold]
+    fn refuse_too_long(&mut self, arrival: &Arrival) -> Verdict {
+        self.stats.too_long += 1;
+        if let Some(key) = self.find(arrival)
+            && let Some(State::Sending(_)) = self.rpcs.get(key).map(|rpc| &rpc.state)
+        {
+            self.abort(arrival.now, key, Error::MessageTooLong);
+        }
+        Verdict::Dropped
     }
 
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.

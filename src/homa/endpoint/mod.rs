@@ -113,6 +113,8 @@ counters! {
         malformed,
         /// DATA packets with an impossible length or place.
         bad_data,
+        /// DATA packets of messages longer than all receive pages together.
+        too_long,
         /// Packets for RPCs that do not exist.
         unknown_rpc,
         /// Packets for ports that are not open.

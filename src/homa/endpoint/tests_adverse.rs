@@ -267,3 +267,20 @@ fn a_response_that_waits_for_pages_is_not_asked_for_but_its_server_hears_of_us()
     // Rule PL-18. The window is more than a page.
     assert_eq!(hand.sent(), ["RESEND", "GRANT"]);
 }
+
+#[test]
+fn a_message_longer_than_all_pages_is_refused_and_not_waited_for() {
+    let mut hand = Hand::linked(2, |_| ());
+    let (rpc, id) = hand.send(hand.buffer(1), Notify::Never);
+    hand.sent();
+    let len = 2 * BPAGE_LEN + 1;
+    let _ = hand.data(2, data(len, 0), 1000);
+    assert_eq!((hand.homa.rpc_count(), hand.homa.stats().too_long), (1, 1));
+    let _ = hand.data(id.0 | 1, data(len, 0), 1000);
+    let failed = Error::MessageTooLong;
+    let outcome = hand.homa.take(hand.now, rpc);
+    assert!(
+        matches!(outcome, Some(Outcome::Failed { error, .. }) if error == failed),
+        "{outcome:?}"
+    );
+}
