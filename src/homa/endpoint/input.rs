@@ -261,9 +261,7 @@ impl Endpoint {
         };
         self.servers
             .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
-        let peer = self.peers.get_mut(peer);
-        peer.rpc_count += 1;
-        peer.used_at = arrival.now;
+        self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
     }
 

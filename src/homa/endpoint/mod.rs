@@ -165,12 +165,14 @@ impl Endpoint {
             return Err(Error::Invalid);
         }
         let keyed = Keyed::new(rng.next_u64());
+        // The finished memory goes by the peer's incarnation, which must not start over before.
+        let peer_idle = params.peer_idle.max(params.finished_for);
         Ok(Self {
             pool,
             region,
             rpcs: Slots::new(params.rpcs_max as usize),
             servers: Table::new(params.rpcs_max, keyed),
-            peers: Peers::new(params.peers_max, params.peer_idle, keyed),
+            peers: Peers::new(params.peers_max, peer_idle, keyed),
             sockets: Sockets::new(params.sockets_max, &mut rng),
             outgoing: Outgoing::default(),
             grants: Grants::new(&params),
