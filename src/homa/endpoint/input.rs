@@ -340,9 +340,11 @@ impl Endpoint {
     fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
         if message.granted < message.len {
             let (birth, len) = (message.birth, message.len);
-            message.grantee =
-                self.grants
-                    .on_start(key, birth, len, message.received, message.granted);
+            // No more than our own limit is believed, or a few packets would stop all grants.
+            let granted = message.granted.min(self.params.unsched_bytes);
+            message.grantee = self
+                .grants
+                .on_start(key, birth, len, message.received, granted);
         }
     }
 
@@ -611,12 +613,10 @@ impl Endpoint {
                 continue;
             };
             message.place = Place::Run(run);
-            let (birth, len, granted) = (message.birth, message.len, message.granted);
-            if granted < len {
-                let grantee = self.grants.on_start(key, birth, len, 0, granted);
-                if let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) {
-                    message.grantee = grantee;
-                }
+            if message.granted < message.len {
+                let granted = message.granted.min(self.params.unsched_bytes);
+                let (birth, len) = (message.birth, message.len);
+                message.grantee = self.grants.on_start(key, birth, len, 0, granted);
             }
             let priority = self.params.num_priorities.saturating_sub(2);
             let resend = Resend {

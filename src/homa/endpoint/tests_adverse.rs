@@ -284,3 +284,18 @@ fn a_message_longer_than_all_pages_is_refused_and_not_waited_for() {
         "{outcome:?}"
     );
 }
+
+/// Decision 19. Ten messages announce 999,999 B each; an honest one still gets a grant.
+#[test]
+fn what_a_sender_announces_stops_the_grants_of_no_other() {
+    let mut hand = Hand::linked(1024, |params| params.max_incoming_bytes = 500_000);
+    for id in 1..=10 {
+        let greedy = Data {
+            incoming: 999_999,
+            ..data(1_000_000, 0)
+        };
+        let _ = hand.data(2 * id, greedy, 1000);
+    }
+    assert_eq!(hand.homa.grants.incoming(), 10 * 39_000);
+    assert!(hand.sent().contains(&"GRANT"));
+}
