@@ -530,7 +530,7 @@ impl Endpoint {
         match self.find(arrival).and_then(|key| self.rpcs.get_mut(key)) {
             Some(rpc) => {
                 rpc.heard_tick = tick;
-                rpc.ask_interval = (rpc.ask_interval * 2).min(longest);
+                rpc.ask_interval = rpc.ask_interval.saturating_mul(2).min(longest);
                 Verdict::Taken
             }
             None => {
@@ -541,6 +541,11 @@ impl Endpoint {
     }
 
     fn on_cutoffs(&mut self, arrival: &Arrival, cutoffs: Cutoffs) -> Verdict {
+        if cutoffs.version == 0 {
+            // Naming it, we would look as if we had restarted.
+            self.stats.out_of_place += 1;
+            return Verdict::Dropped;
+        }
         let Some(peer) = self.peers.find(arrival.from.ip) else {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;

@@ -6,7 +6,7 @@ use crate::homa::event::{Outcome, RunKey, SocketKey};
 use crate::homa::pool::BPAGE_LEN;
 use crate::mem::Buffers;
 use crate::time::Duration;
-use crate::wire::homa::{self as wire, Ack, Common, Data, Packet, Placement, Resend};
+use crate::wire::homa::{self as wire, Common, Data, Packet, Placement, Resend};
 
 const OWN: Ip = Ip::v4(10, 0, 0, 1);
 const PEER: Ip = Ip::v4(10, 0, 0, 2);
@@ -298,4 +298,17 @@ fn what_a_sender_announces_stops_the_grants_of_no_other() {
     }
     assert_eq!(hand.homa.grants.incoming(), 10 * 39_000);
     assert!(hand.sent().contains(&"GRANT"));
+}
+
+#[test]
+fn cutoffs_without_a_version_are_not_taken() {
+    let mut hand = Hand::linked(4, |_| ());
+    let cutoffs = |version| wire::Cutoffs {
+        unsched_cutoffs: [9; 8],
+        version,
+    };
+    let _ = hand.packet(0, &Packet::Cutoffs(cutoffs(3)));
+    let _ = hand.packet(0, &Packet::Cutoffs(cutoffs(0)));
+    let versions: Vec<_> = hand.homa.peers.iter().map(|p| p.cutoffs.version).collect();
+    assert_eq!(versions, [3]);
 }
