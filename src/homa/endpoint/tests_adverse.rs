@@ -176,7 +176,9 @@ fn a_request_of_a_peers_earlier_life_is_never_answered() {
     let waiting = hand.request(4, VERSION).unwrap();
     let replying = hand.taken(6).0;
     let response = hand.buffer(100);
-    let replied = hand.homa.send_response(hand.now, replying, response, Notify::Delivered(9));
+    let replied = hand
+        .homa
+        .send_response(hand.now, replying, response, Notify::Delivered(9));
     replied.unwrap();
     hand.now += Duration::millis(150);
     let again = hand.request(2, 0).unwrap();
@@ -184,7 +186,9 @@ fn a_request_of_a_peers_earlier_life_is_never_answered() {
     assert_eq!((hand.homa.stats().restarts, hand.homa.rpc_count()), (1, 1));
     assert!(hand.homa.take(hand.now, waiting).is_none());
     let response = hand.buffer(100);
-    let replied = hand.homa.send_response(hand.now, in_service, response, Notify::Never);
+    let replied = hand
+        .homa
+        .send_response(hand.now, in_service, response, Notify::Never);
     assert_eq!((replied, hand.sent()), (Ok(()), vec!["CUTOFFS"]));
 }
 
@@ -230,7 +234,8 @@ fn a_link_that_fails_takes_no_response_that_is_here() {
     hand.homa.handle_peer_lost(PEER);
     let _ = hand.packet(id.0 | 1, &RESEND);
     let _ = hand.data(id.0 | 1, data(100, 0), 100);
-    hand.homa.handle_peer_failed(hand.now, PEER, Error::HostUnreachable);
+    hand.homa
+        .handle_peer_failed(hand.now, PEER, Error::HostUnreachable);
     let outcome = hand.homa.take(hand.now, rpc);
     assert!(matches!(outcome, Some(Outcome::Response(_))), "{outcome:?}");
 }
