@@ -67,7 +67,8 @@ pub struct Params {
     pub need_acks_fast: u32,
     /// Ticks between NEED_ACKs after that. Default 50.
     pub need_ack_interval_ticks: u32,
-    /// Ticks after which a response nobody acknowledges is forgotten. Default 5,000.
+    /// Ticks after which a response nobody acknowledges is forgotten, and a message for which
+    /// there are no pages is given up. Default 5,000.
     pub need_ack_give_up_ticks: u32,
 
     /// Finished RPCs remembered, so that none runs twice. Default 1,048,576.

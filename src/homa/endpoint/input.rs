@@ -331,6 +331,10 @@ impl Endpoint {
             Place::Waiting => {
                 self.stats.page_waits += 1;
                 self.pool.wait(waiter(key, &message));
+                let tick = self.wheel.tick();
+                if let Some(rpc) = self.rpcs.get_mut(key) {
+                    rpc.asked_tick = tick;
+                }
                 self.file_timer(now, key, self.params.resend_ticks);
             }
         }
@@ -444,6 +448,10 @@ impl Endpoint {
         let Some(key) = self.find(arrival) else {
             return self.on_resend_unknown(arrival);
         };
+        if self.has_waited_out(key) {
+            self.stats.page_waits_over += 1;
+            return Verdict::Dropped;
+        }
         let (tick, interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;

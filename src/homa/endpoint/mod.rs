@@ -139,6 +139,8 @@ counters! {
         control_no_link,
         /// Messages that waited for receive pages.
         page_waits,
+        /// RESENDs not answered because their message has waited for receive pages for too long.
+        page_waits_over,
         /// Bytes dropped while their message waited for receive pages.
         page_wait_bytes,
         /// RPC_UNKNOWN packets ignored because part of the response was here.

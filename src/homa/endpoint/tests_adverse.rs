@@ -317,3 +317,27 @@ fn cutoffs_without_a_version_are_not_taken() {
     let versions: Vec<_> = hand.homa.peers.iter().map(|p| p.cutoffs.version).collect();
     assert_eq!(versions, [3]);
 }
+
+/// Hosts that hold pages for each other would else wait for ever.
+#[test]
+fn a_message_without_pages_is_given_up_in_the_end() {
+    let mut hand = Hand::linked(1, |params| params.need_ack_give_up_ticks = 300);
+    hand.taken(2);
+    let (rpc, id) = hand.send(hand.buffer(1), Notify::Never);
+    hand.sent();
+    let _ = hand.data(id.0 | 1, data(BPAGE_LEN, 0), 1000);
+    let _ = hand.data(4, data(BPAGE_LEN, 0), 1000);
+    hand.live(299);
+    hand.sent();
+    let _ = hand.packet(4, &RESEND);
+    assert_eq!((hand.events(), hand.sent()), (vec![], vec!["BUSY"]));
+    hand.live(30);
+    let _ = hand.packet(4, &RESEND);
+    assert_eq!(hand.sent(), [""; 0]);
+    let failed = hand.homa.take(hand.now, rpc);
+    let error = Error::NoMemory;
+    assert!(
+        matches!(failed, Some(Outcome::Failed { error: told, .. }) if told == error),
+        "{failed:?}"
+    );
+}

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::homa::event::RpcKey;
-use crate::homa::msg_in::Place;
 use crate::homa::rpc::State;
 use crate::time::Instant;
 use crate::wire::homa::Resend;
@@ -86,10 +85,8 @@ impl Endpoint {
         };
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
-            State::Receiving(_, message) | State::Incoming(message)
-                if message.place == Place::Waiting =>
-            {
-                return self.look_at_waiting(key);
+            State::Receiving(..) | State::Incoming(_) if rpc.is_waiting() => {
+                return self.look_at_waiting(now, key);
             }
             // Rule TM-02: nothing is owed to us.
             State::Receiving(_, message) | State::Incoming(message) => {
@@ -116,16 +113,31 @@ impl Endpoint {
         Look::Again(self.params.resend_ticks)
     }
 
-    /// Rule TM-03: we wait for pages, so we ask for nothing, and time does not count.
+    /// Rule TM-03: we wait for pages, so we ask for nothing, and the peer's silence does not count.
     ///
     /// A server that sent what it may would take our silence for our end: it hears that we live.
-    /// A client asks by itself.
-    fn look_at_waiting(&mut self, key: RpcKey) -> Look {
-        if self.rpcs.get(key).is_some_and(|rpc| rpc.id.is_client()) {
+    /// A client asks by itself. Deviation: not for ever, as hosts may wait for each other's pages.
+    fn look_at_waiting(&mut self, now: Instant, key: RpcKey) -> Look {
+        let has_waited_out = self.has_waited_out(key);
+        let is_client = self.rpcs.get(key).is_some_and(|rpc| rpc.id.is_client());
+        if is_client && has_waited_out {
+            self.fail(now, key, Error::NoMemory);
+            return Look::Done;
+        }
+        if is_client {
             self.queue_control(key, Body::Busy);
         }
         let _ = self.restart_silence(key);
         Look::Again(self.params.timeout_ticks / 4)
+    }
+
+    /// Whether an RPC, if it waits for pages, has done so for too long. Its client fails; a server
+    /// says nothing of it any more, so that its client does.
+    pub(super) fn has_waited_out(&self, key: RpcKey) -> bool {
+        self.rpcs.get(key).is_some_and(|rpc| {
+            let waited = self.wheel.tick().wrapping_sub(rpc.asked_tick);
+            rpc.is_waiting() && waited >= self.params.need_ack_give_up_ticks
+        })
     }
 
     /// The peer owes us something. `asks`: a message of its, rather than grants for one of ours.
@@ -169,6 +181,9 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
+        if rpc.is_waiting() {
+            return; // There is no room for what would come.
+        }
         rpc.asked_tick = tick;
         let Some(message) = rpc.msg_in_mut() else {
             let resend = Resend {
@@ -179,9 +194,6 @@ impl Endpoint {
             self.queue_control(key, Body::Resend(resend));
             return;
         };
-        if message.place == Place::Waiting {
-            return; // There is no room for what would come.
-        }
         let missing: Vec<_> = message.missing().collect();
         for range in missing {
             let length = Some(range.end - range.start);
