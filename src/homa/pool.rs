@@ -153,6 +153,10 @@ impl Pool {
         !self.waiting.is_empty()
     }
 
+    pub fn waiter_count(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Pages that no message reaches into.
     pub fn free_pages(&self) -> u32 {
         self.free_count

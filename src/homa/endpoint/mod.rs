@@ -241,18 +241,37 @@ impl Endpoint {
             self.rpcs.len(),
             "RPCs counted at their peers"
         );
-        for (_, rpc) in self.rpcs.iter() {
-            match &rpc.state {
-                State::Sending(out) | State::Replying(out) => check_out(out),
-                State::Receiving(out, message) => {
-                    check_out(out);
-                    check_in(message);
-                }
-                State::Incoming(message) => check_in(message),
-                State::Done(_) | State::Requested(_) | State::InService => {}
+        let mut waiting = 0;
+        for (key, rpc) in self.rpcs.iter() {
+            let (out, message) = match &rpc.state {
+                State::Sending(out) | State::Replying(out) => (Some(out), None),
+                State::Receiving(out, message) => (Some(out), Some(message)),
+                State::Incoming(message) => (None, Some(message)),
+                State::Done(_) | State::Requested(_) | State::InService => continue,
                 State::Moving => panic!("an RPC was left between two states"),
+            };
+            assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
+            if let Some(out) = out {
+                self.check_out(key, out);
+            }
+            if let Some(message) = message {
+                check_in(message);
+                waiting += usize::from(rpc.is_waiting());
             }
         }
+        assert_eq!(
+            waiting,
+            self.pool.waiter_count(),
+            "RPCs that wait for pages"
+        );
+    }
+
+    fn check_out(&self, key: RpcKey, out: &MsgOut) {
+        assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
+        let is_filed = out.is_parked || self.outgoing.contains(key);
+        assert!(is_filed || !out.is_sendable(), "not to be sent: {out:?}");
+        let is_owed = out.is_parked || out.retransmit_filed;
+        assert!(is_owed || !out.owes(), "not to be sent again: {out:?}");
     }
 
     /// Bytes of payload in a full packet to `ip`.
@@ -454,10 +473,6 @@ fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
         birth: message.birth,
         rpc,
     }
-}
-
-fn check_out(out: &MsgOut) {
-    assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
 }
 
 fn check_in(message: &MsgIn) {
