@@ -178,10 +178,12 @@ mod linked {
             .arg("-o")
             .arg(&program)
             .arg(archive());
-        command
-            .arg("-Wl,--as-needed")
-            .args(dpdk_libs())
-            .args(["-lrte_net_ring", "-lpthread", "-ldl", "-lm"]);
+        command.arg("-Wl,--as-needed").args(dpdk_libs()).args([
+            "-lrte_net_ring",
+            "-lpthread",
+            "-ldl",
+            "-lm",
+        ]);
         succeed(&mut command);
         program
     }

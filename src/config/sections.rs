@@ -70,13 +70,10 @@ pub struct Homa {
     pub window_bytes: u32,
     pub max_incoming_bytes: u32,
     pub max_overcommit: u32,
-    pub grant_fifo_thousandths: u32,
-    pub fifo_grant_increment_bytes: u32,
     pub resend_ticks: u32,
     pub resend_interval_ticks: u32,
     pub resends_per_peer_tick: u32,
     pub busy_backoff_max_ticks: u32,
-    pub gap_repair_us: u32,
     pub timeout_ticks: u32,
     pub request_ack_ticks: u32,
     pub need_ack_eager_ticks: u32,
@@ -86,21 +83,11 @@ pub struct Homa {
     pub max_sched_prio: u32,
     pub cutoff_version: u16,
     pub unsched_cutoffs_bytes: [u32; 8],
-    pub priority_map: [u8; 8],
-    /// 0: what the device says.
-    pub link_mbps: u32,
-    pub nic_backlog_max_us: u32,
-    pub pacer_fifo_thousandths: u32,
-    pub pacer_bypass_bytes: u32,
-    pub reap_per_turn_max: u32,
     pub rpcs_max: u32,
     pub peers_max: u32,
     pub peer_idle_min_secs: u32,
-    pub peer_idle_max_secs: u32,
     pub finished_max: u32,
     pub finished_secs: u32,
-    /// Native frames carry a checksum that HomaModule ignores.
-    pub native_checksum: bool,
 }
 
 /// `[memory]`: bytes for messages.
@@ -110,12 +97,6 @@ pub struct Memory {
     pub receive_bytes: u64,
     pub send_bytes: u64,
     pub push_copy_max_bytes: u32,
-    /// What all requests together may hold of the receive pages.
-    pub requests_share_thousandths: u32,
-    /// What the requests of one peer may hold of them.
-    pub peer_share_thousandths: u32,
-    /// A message that waited longer for pages has the best ones kept free for it.
-    pub page_wait_max_ms: u32,
 }
 
 /// `[datagram]`: datagrams paired with RPCs.
@@ -134,8 +115,6 @@ pub struct Runtime {
     pub linger_ms: u32,
     /// 0: never.
     pub idle_turns_before_yield: u32,
-    /// A helper thread turns the loop while the application stays away.
-    pub attendant: bool,
 }
 
 /// `[dpdk]`: the environment DPDK runs in.
@@ -150,7 +129,6 @@ pub struct Dpdk {
     pub tx_ring: u32,
     /// The application has started the EAL before us.
     pub eal_started: bool,
-    pub eal_args: Vec<String>,
 }
 
 impl Default for Network {
@@ -185,13 +163,10 @@ impl Default for Homa {
             window_bytes: 0,
             max_incoming_bytes: 400_000,
             max_overcommit: 8,
-            grant_fifo_thousandths: 50,
-            fifo_grant_increment_bytes: 50_000,
             resend_ticks: 5,
             resend_interval_ticks: 5,
             resends_per_peer_tick: 8,
             busy_backoff_max_ticks: 40,
-            gap_repair_us: 500,
             timeout_ticks: 100,
             request_ack_ticks: 2,
             need_ack_eager_ticks: 10,
@@ -201,19 +176,11 @@ impl Default for Homa {
             max_sched_prio: 3,
             cutoff_version: 1,
             unsched_cutoffs_bytes: [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200],
-            priority_map: [0, 1, 2, 3, 4, 5, 6, 7],
-            link_mbps: 0,
-            nic_backlog_max_us: 5,
-            pacer_fifo_thousandths: 50,
-            pacer_bypass_bytes: 1_000,
-            reap_per_turn_max: 10,
             rpcs_max: 65_536,
             peers_max: 10_000,
             peer_idle_min_secs: 10,
-            peer_idle_max_secs: 120,
             finished_max: 1_048_576,
             finished_secs: 10,
-            native_checksum: false,
         }
     }
 }
@@ -224,9 +191,6 @@ impl Default for Memory {
             receive_bytes: 64 << 20,
             send_bytes: 64 << 20,
             push_copy_max_bytes: 4_096,
-            requests_share_thousandths: 750,
-            peer_share_thousandths: 250,
-            page_wait_max_ms: 1,
         }
     }
 }
@@ -246,7 +210,6 @@ impl Default for Runtime {
             tokens_max: 65_536,
             linger_ms: 1_000,
             idle_turns_before_yield: 1_000,
-            attendant: false,
         }
     }
 }
@@ -260,7 +223,6 @@ impl Default for Dpdk {
             rx_ring: 512,
             tx_ring: 512,
             eal_started: false,
-            eal_args: Vec::new(),
         }
     }
 }

@@ -164,8 +164,8 @@ const BROKEN: &[(&str, &str)] = &[
         "a.toml:2: homa.unsched_cutoffs_bytes = [0, 0, 0, 0, 5, 15000, 2800, 200]: must fall",
     ),
     (
-        "[homa]\npriority_map = [1, 2]",
-        "a.toml:2: homa.priority_map = [1, 2]: invalid length 2",
+        "[homa]\nunsched_cutoffs_bytes = [1, 2]",
+        "a.toml:2: homa.unsched_cutoffs_bytes = [1, 2]: invalid length 2",
     ),
     (
         "network = 5",
@@ -222,8 +222,11 @@ fn a_variable_wins_over_the_file() {
             ("DEMIHOMA_NETWORK_INTERFACE", "17"),
             ("DEMIHOMA_NETWORK_ADDRESS", "10.0.0.9/16"),
             ("DEMIHOMA_HOMA_UNSCHED_BYTES", "1_000"),
-            ("DEMIHOMA_DPDK_EAL_ARGS", "[\"--proc-type=auto\"]"),
-            ("DEMIHOMA_RUNTIME_ATTENDANT", "true"),
+            (
+                "DEMIHOMA_HOMA_UNSCHED_CUTOFFS_BYTES",
+                "[0, 0, 0, 0, 0, 0, 0, 1000000]",
+            ),
+            ("DEMIHOMA_DPDK_HUGEPAGES", "true"),
             ("DEMIHOMA_SOAK", "1"),
             ("DEMIHOMA_LAB_INSIDE", "1"),
         ],
@@ -235,8 +238,8 @@ fn a_variable_wins_over_the_file() {
         (config.homa.unsched_bytes, config.homa.max_overcommit),
         (1_000, 4)
     );
-    assert_eq!(config.dpdk.eal_args, ["--proc-type=auto"]);
-    assert!(config.runtime.attendant);
+    assert_eq!(config.homa.unsched_cutoffs_bytes[6..], [0, 1_000_000]);
+    assert!(config.dpdk.hugepages);
 }
 
 #[test]

@@ -28,8 +28,15 @@ pub struct MsgOut {
     /// True while the RPC waits for its peer's link.
     pub is_parked: bool,
     cut: Cut,
-    owed: ArrayVec<Range<u32>, OWED_MAX>,
-    owed_priority: u8,
+    /// Only a message that lost a packet has one, so that the others stay small.
+    owed: Option<Box<Owed>>,
+}
+
+/// What must go out again.
+#[derive(Debug, Default)]
+struct Owed {
+    ranges: ArrayVec<Range<u32>, OWED_MAX>,
+    priority: u8,
     /// From when on the bytes in `resent` count.
     interval_tick: u32,
     resent: u32,
@@ -81,10 +88,7 @@ impl MsgOut {
             retransmit_filed: false,
             is_parked: false,
             cut,
-            owed: ArrayVec::new(),
-            owed_priority: 0,
-            interval_tick: 0,
-            resent: 0,
+            owed: None,
         }
     }
 
@@ -126,40 +130,41 @@ impl MsgOut {
     pub fn owe(&mut self, asked: Range<u32>, priority: u8, tick: u32, interval: u32) -> bool {
         let end = asked.end.min(self.sent);
         if asked.start >= end {
-            return !self.owed.is_empty();
+            return self.owes();
         }
-        if tick.wrapping_sub(self.interval_tick) >= interval {
-            (self.interval_tick, self.resent) = (tick, 0);
-        }
-        let start = self.cut.start(asked.start);
-        let last = self.cut.start(end - 1);
+        let (start, last) = (self.cut.start(asked.start), self.cut.start(end - 1));
         let range = start..self.cut.end(last, self.len);
         let whole = self.len.next_multiple_of(self.cut.payload_max) + self.cut.payload_max;
-        let known = self
-            .owed
-            .iter()
-            .any(|owed| owed.start <= range.start && range.end <= owed.end);
-        if !known && self.resent + (range.end - range.start) <= whole {
-            self.resent += range.end - range.start;
-            self.owed_priority = priority;
-            let _ = self.owed.try_push(range);
+        let owed = self.owed.get_or_insert_default();
+        if tick.wrapping_sub(owed.interval_tick) >= interval {
+            (owed.interval_tick, owed.resent) = (tick, 0);
         }
-        !self.owed.is_empty()
+        let covers = |owed: &Range<u32>| owed.start <= range.start && range.end <= owed.end;
+        let (known, len) = (owed.ranges.iter().any(covers), range.end - range.start);
+        if !known && owed.resent + len <= whole && owed.ranges.try_push(range).is_ok() {
+            owed.resent += len;
+            owed.priority = priority;
+        }
+        !owed.ranges.is_empty()
     }
 
     /// The next packet that is owed again, with its priority and the end of the range it is from.
     pub fn next_owed(&mut self) -> Option<(Range<u32>, u8, u32)> {
-        let owed = self.owed.first_mut()?;
-        let (packet, end) = (owed.start..self.cut.end(owed.start, self.len), owed.end);
-        owed.start = packet.end;
-        if owed.start >= owed.end {
-            self.owed.remove(0);
+        let owed = self.owed.as_mut()?;
+        let first = owed.ranges.first_mut()?;
+        let (packet, end) = (first.start..self.cut.end(first.start, self.len), first.end);
+        first.start = packet.end;
+        if first.start >= first.end {
+            owed.ranges.remove(0);
         }
-        Some((packet, self.owed_priority, end))
+        Some((packet, owed.priority, end))
     }
 
+    #[inline]
     pub fn owes(&self) -> bool {
-        !self.owed.is_empty()
+        self.owed
+            .as_ref()
+            .is_some_and(|owed| !owed.ranges.is_empty())
     }
 }
 

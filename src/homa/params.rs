@@ -35,10 +35,6 @@ pub struct Params {
     pub max_incoming_bytes: u32,
     /// Messages that get grants at once. Default 8, also the most.
     pub max_overcommit: u8,
-    /// Thousandths of the grants that go to the oldest message. Default 50, at most 500.
-    pub grant_fifo_per_mille: u16,
-    /// Bytes of one grant to the oldest message. Default 50,000.
-    pub fifo_grant_bytes: u32,
 
     /// Priorities on the wire. Default 8.
     pub num_priorities: u8,
@@ -79,15 +75,6 @@ pub struct Params {
     pub restart_after: Duration,
     /// A peer with nothing going on may be forgotten after so long. Default 10 s.
     pub peer_idle: Duration,
-
-    /// Speed of the link, Mb/s, for the pacer. Default 25,000.
-    pub link_mbps: u32,
-    /// How far ahead of the link packets are handed to the NIC. Default 5 us.
-    pub nic_backlog_max: Duration,
-    /// Frames up to this length pass the pacer. Default 1,000.
-    pub unpaced_max_bytes: u16,
-    /// Thousandths of the transmitted bytes that go to the oldest message. Default 50.
-    pub pacer_fifo_per_mille: u16,
 }
 
 impl Default for Params {
@@ -103,8 +90,6 @@ impl Default for Params {
             window_bytes: 0,
             max_incoming_bytes: 400_000,
             max_overcommit: 8,
-            grant_fifo_per_mille: 50,
-            fifo_grant_bytes: 50_000,
             num_priorities: 8,
             max_sched_priority: 3,
             unsched_cutoffs: [0, 0, 0, 0, MAX_MESSAGE_LEN, 15_000, 2_800, 200],
@@ -123,10 +108,6 @@ impl Default for Params {
             finished_for: Duration::secs(10),
             restart_after: Duration::millis(100),
             peer_idle: Duration::secs(10),
-            link_mbps: 25_000,
-            nic_backlog_max: Duration::micros(5),
-            unpaced_max_bytes: 1_000,
-            pacer_fifo_per_mille: 50,
         }
     }
 }
@@ -142,7 +123,6 @@ impl Params {
             && self.unsched_bytes > 0
             && self.max_incoming_bytes > 0
             && (1..=8).contains(&self.max_overcommit)
-            && self.grant_fifo_per_mille <= 500
             && (1..=8).contains(&self.num_priorities)
             && self.max_sched_priority < self.num_priorities
             && self.cutoff_version != 0
@@ -150,8 +130,7 @@ impl Params {
             && self.resend_ticks > 0
             && self.resend_interval_ticks > 0
             && self.timeout_ticks > self.resend_ticks
-            && self.resends_per_peer_tick > 0
-            && self.pacer_fifo_per_mille <= 1000;
+            && self.resends_per_peer_tick > 0;
         if ok { Ok(()) } else { Err(Error::Invalid) }
     }
 }

@@ -28,12 +28,6 @@ impl LibOS {
     /// Starts DPDK, unless this process has done so, and opens the port that `config` names.
     pub fn new(config: &Config) -> Result<Self, StartError> {
         let backend = backend(config)?;
-        if config.runtime.attendant {
-            return Err(unsupported(
-                "runtime.attendant",
-                "there is no helper thread yet",
-            ));
-        }
         let eal = eal(config)?;
         let addresses = &config.network.address.0;
         let port = Port::open(
@@ -50,7 +44,7 @@ impl LibOS {
         let seed = RandomState::new().build_hasher().finish();
         let region = Region::owned(config.memory.receive_bytes as usize)
             .map_err(|error| StartError::new(error, "memory.receive_bytes: no such memory"))?;
-        let homa = homa_params(config, seed, crate::device::Device::caps(&port).link_mbps);
+        let homa = homa_params(config, seed);
         Self::over(
             port,
             dpdk::Clock::start(),
@@ -132,9 +126,6 @@ fn eal(config: &Config) -> Result<Eal, StartError> {
     if dpdk.eal_started {
         return Ok(Eal::attach()?);
     }
-    if !dpdk.eal_args.is_empty() {
-        return Err(unsupported("dpdk.eal_args", "none are passed on yet"));
-    }
     let core = match dpdk.lcores.as_str() {
         "" => None,
         lcores => match lcores.strip_prefix("0@").map(str::parse) {
@@ -183,12 +174,8 @@ fn net_params(config: &Config, seed: u64) -> net::Params {
     }
 }
 
-fn homa_params(config: &Config, seed: u64, device_mbps: u32) -> homa::Params {
+fn homa_params(config: &Config, seed: u64) -> homa::Params {
     let homa = &config.homa;
-    let default = homa::Params::default();
-    let link_mbps = [homa.link_mbps, device_mbps]
-        .into_iter()
-        .find(|&mbps| mbps > 0);
     homa::Params {
         seed,
         rpcs_max: homa.rpcs_max,
@@ -197,8 +184,6 @@ fn homa_params(config: &Config, seed: u64, device_mbps: u32) -> homa::Params {
         window_bytes: homa.window_bytes,
         max_incoming_bytes: homa.max_incoming_bytes,
         max_overcommit: to_u8(homa.max_overcommit),
-        grant_fifo_per_mille: to_u16(homa.grant_fifo_thousandths),
-        fifo_grant_bytes: homa.fifo_grant_increment_bytes,
         num_priorities: to_u8(homa.num_priorities),
         max_sched_priority: to_u8(homa.max_sched_prio),
         unsched_cutoffs: homa.unsched_cutoffs_bytes,
@@ -216,11 +201,7 @@ fn homa_params(config: &Config, seed: u64, device_mbps: u32) -> homa::Params {
         finished_max: homa.finished_max,
         finished_for: Duration::secs(homa.finished_secs.into()),
         peer_idle: Duration::secs(homa.peer_idle_min_secs.into()),
-        link_mbps: link_mbps.unwrap_or(default.link_mbps),
-        nic_backlog_max: Duration::micros(homa.nic_backlog_max_us.into()),
-        unpaced_max_bytes: to_u16(homa.pacer_bypass_bytes),
-        pacer_fifo_per_mille: to_u16(homa.pacer_fifo_thousandths),
-        ..default
+        ..homa::Params::default()
     }
 }
 
@@ -260,20 +241,8 @@ mod tests {
     fn the_built_in_settings_are_the_rooms_own_defaults() {
         let config = Config::default();
         let homa = homa::Params::default();
-        assert_eq!(homa_params(&config, homa.seed, homa.link_mbps), homa);
+        assert_eq!(homa_params(&config, homa.seed), homa);
         assert_eq!(params(&config, 1), Params::default());
-    }
-
-    #[test]
-    fn the_link_is_as_fast_as_the_settings_or_else_the_device_say() {
-        let mut config = Config::default();
-        assert_eq!(homa_params(&config, 1, 10_000).link_mbps, 10_000);
-        assert_eq!(
-            homa_params(&config, 1, 0).link_mbps,
-            homa::Params::default().link_mbps
-        );
-        config.homa.link_mbps = 100_000;
-        assert_eq!(homa_params(&config, 1, 10_000).link_mbps, 100_000);
     }
 
     #[test]

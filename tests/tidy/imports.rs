@@ -31,7 +31,10 @@ const TABLE: &[(&str, &[&str])] = &[
         "runtime", "device", "net", "homa", "session", "channel", "wire", "mem", "trace",
     ]),
     ("capi", &["libos", "config"]),
-    ("bin", &["libos", "sim", "config", "trace", "device", "dpdk"]),
+    // What lies below `libos` only to measure it: `bench` turns pollers by hand.
+    ("bin", &[
+        "libos", "sim", "config", "trace", "device", "dpdk", "runtime", "net", "homa", "mem",
+    ]),
 ];
 
 /// What settings are turned into: each room owns its own.
@@ -293,7 +296,7 @@ mod tests {
             []
         );
         assert_eq!(
-            lines("src/bin/demihoma/main.rs", "use demihoma::homa::Endpoint;"),
+            lines("src/bin/demihoma/main.rs", "use demihoma::capi::demi_pop;"),
             [1]
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::{Event, Notify, RpcKey};
+use crate::homa::event::{Event, Notify, RpcKey, RunKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::{Link, Peer};
@@ -234,8 +234,8 @@ impl Endpoint {
             return Err(Verdict::PortUnreachable);
         };
         let incarnation = self.peers.get(peer).incarnation;
-        let hash = self.finished_hash(arrival.id, arrival.from, incarnation);
-        if self.finished.contains(arrival.now, hash) {
+        let name = self.finished_name(arrival.id, arrival.from, incarnation);
+        if self.finished.contains(arrival.now, name) {
             self.stats.late_requests += 1;
             return Err(Verdict::Dropped);
         }
@@ -273,27 +273,57 @@ impl Endpoint {
         };
         rpc.heard_tick = tick;
         rpc.ask_interval = self.params.resend_interval_ticks;
-        match std::mem::replace(&mut rpc.state, State::Moving) {
-            State::Sending(mut out) => {
-                self.request_arrived(key, &mut out);
-                let message = self.start_message(now, key, data, payload.len());
-                self.set_state(key, State::Receiving(out, message));
+        match rpc.state {
+            State::Receiving(..) | State::Incoming(_) => {}
+            State::Sending(_) | State::Moving => {
+                if payload.len() == data.message_length as usize
+                    && let Some(run) = self.pool.alloc(data.message_length)
+                {
+                    return self.receive_whole(now, key, data, payload, run);
+                }
+                self.start_receiving(now, key, data, payload.len());
             }
-            State::Moving => {
-                let message = self.start_message(now, key, data, payload.len());
-                self.set_state(key, State::Incoming(message));
-            }
-            state @ (State::Receiving(..) | State::Incoming(_)) => self.set_state(key, state),
-            state @ (State::Done(_)
-            | State::Requested(_)
-            | State::InService
-            | State::Replying(_)) => {
-                self.set_state(key, state);
+            State::Done(_) | State::Requested(_) | State::InService | State::Replying(_) => {
                 self.stats.duplicates += 1;
                 return Verdict::Dropped;
             }
         }
         self.store(now, key, data, payload)
+    }
+
+    /// The first packet of a longer message, or of one that finds no room.
+    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
+        let message = self.start_message(now, key, data, payload_len);
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        match std::mem::replace(&mut rpc.state, State::Moving) {
+            State::Sending(mut out) => {
+                self.request_arrived(key, &mut out);
+                self.set_state(key, State::Receiving(out, message));
+            }
+            State::Moving => self.set_state(key, State::Incoming(message)),
+            state => unreachable!("a message began in {state:?}"),
+        }
+    }
+
+    /// A message of one packet is whole at once: it needs no account of what is missing.
+    #[inline]
+    fn receive_whole(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: &Data,
+        payload: &[u8],
+        run: RunKey,
+    ) -> Verdict {
+        if let Some((offset, _)) = self.pool.place(run) {
+            self.region.write(offset as usize, payload);
+        }
+        self.outgoing.unfile(key);
+        let empty_reply = data.empty_reply && payload.len() == 1;
+        self.complete(now, key, Whole { run, empty_reply });
+        Verdict::Taken
     }
 
     fn set_state(&mut self, key: RpcKey, state: State) {
@@ -406,9 +436,19 @@ impl Endpoint {
         };
         let (socket, tag) = (rpc.socket, rpc.tag);
         if rpc.id.is_client() {
-            let state = std::mem::replace(&mut rpc.state, State::Done(Ok(whole)));
-            if let State::Receiving(out, _) = state {
-                self.drop_out(now, out);
+            match std::mem::replace(&mut rpc.state, State::Done(Ok(whole))) {
+                State::Sending(mut out) | State::Receiving(mut out, _) => {
+                    // The response shows that the server had the whole request.
+                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
+                    self.tell_released(notify, Ok(()));
+                    self.drop_payload(now, out.payload);
+                }
+                State::Done(_)
+                | State::Incoming(_)
+                | State::Requested(_)
+                | State::InService
+                | State::Replying(_)
+                | State::Moving => {}
             }
             self.stats.responses += 1;
             self.events.push_back(Event::Done {
@@ -485,8 +525,8 @@ impl Endpoint {
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
             let incarnation = self.peers.get(peer).incarnation;
-            let hash = self.finished_hash(arrival.id, arrival.from, incarnation);
-            if self.finished.contains(arrival.now, hash) {
+            let name = self.finished_name(arrival.id, arrival.from, incarnation);
+            if self.finished.contains(arrival.now, name) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 self.stats.late_requests += 1;
                 return Verdict::Dropped;
