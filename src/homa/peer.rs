@@ -33,6 +33,9 @@ pub struct Peer {
     pub parked: Vec<RpcKey>,
     /// RPCs alive with this peer.
     pub rpc_count: u32,
+    /// There ever was one. If not, anybody may have written the address into a packet, and the
+    /// peer is the first to be forgotten.
+    had_rpcs: bool,
     pub used_at: Instant,
     acks: ArrayVec<Ack, SAVED_ACKS_MAX>,
     cutoffs_sent_tick: Option<u32>,
@@ -76,6 +79,7 @@ impl Peer {
             incarnation: 0,
             parked: Vec::new(),
             rpc_count: 0,
+            had_rpcs: false,
             used_at: now,
             acks: ArrayVec::new(),
             cutoffs_sent_tick: None,
@@ -109,6 +113,14 @@ impl Peer {
 
     pub fn has_acks(&self) -> bool {
         !self.acks.is_empty()
+    }
+
+    /// An RPC with it begins.
+    #[inline]
+    pub fn on_rpc(&mut self, now: Instant) {
+        self.rpc_count += 1;
+        self.had_rpcs = true;
+        self.used_at = now;
     }
 
     /// Whether CUTOFFS may be sent now: once a tick.
@@ -153,8 +165,10 @@ impl Peer {
         restarted
     }
 
+    /// Whether it may be forgotten. A server whose saved ack is lost with it asks by NEED_ACK; one
+    /// that does not is gone, and must not be kept for it.
     fn is_idle(&self, now: Instant, idle_min: Duration) -> bool {
-        self.rpc_count == 0 && self.acks.is_empty() && now.since(self.used_at) >= idle_min
+        self.rpc_count == 0 && (!self.had_rpcs || now.since(self.used_at) >= idle_min)
     }
 }
 
@@ -292,12 +306,31 @@ mod tests {
     fn a_full_table_forgets_an_idle_peer_but_never_a_busy_one() {
         let mut peers = peers(2);
         let busy = peers.find_or_add(Instant(0), ip(1)).unwrap();
-        peers.get_mut(busy).rpc_count = 1;
+        peers.get_mut(busy).on_rpc(Instant(0));
         let idle = peers.find_or_add(Instant(0), ip(2)).unwrap();
+        peers.get_mut(idle).on_rpc(Instant(0));
+        peers.get_mut(idle).rpc_count = 0;
+        let ack = Ack {
+            client_id: RpcId(2),
+            server_port: 9,
+        };
+        peers.get_mut(idle).save_ack(ack).unwrap();
         assert!(peers.find_or_add(Instant(IDLE.0 - 1), ip(3)).is_none());
         assert!(peers.find_or_add(Instant(IDLE.0), ip(3)).is_some());
         assert!(peers.try_get_mut(idle).is_none());
         assert_eq!((peers.find(ip(1)), peers.find(ip(2))), (Some(busy), None));
+    }
+
+    #[test]
+    fn invented_addresses_keep_no_real_peer_out() {
+        let mut peers = peers(2);
+        let real = peers.find_or_add(Instant(0), ip(1)).unwrap();
+        peers.get_mut(real).on_rpc(Instant(0));
+        peers.get_mut(real).rpc_count = 0;
+        for last in 2..100 {
+            assert!(peers.find_or_add(Instant(1), ip(last)).is_some());
+        }
+        assert_eq!(peers.find(ip(1)), Some(real));
     }
 
     #[test]

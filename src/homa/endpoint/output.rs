@@ -210,7 +210,9 @@ impl Endpoint {
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
-        rpc.msg_in_mut()?.granted = decision.offset;
+        let message = rpc.msg_in_mut()?;
+        // The sender may have announced more than we counted.
+        message.granted = message.granted.max(decision.offset);
         let link = self.link_for_control(peer)?;
         let len = Grant {
             offset: decision.offset,

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::homa::event::RpcKey;
-use crate::homa::msg_in::Place;
 use crate::homa::rpc::State;
 use crate::time::Instant;
 use crate::wire::homa::Resend;
@@ -79,18 +78,14 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return Look::Done;
         };
-        if !rpc.id.is_client() && rpc.incarnation != self.peers.get(rpc.peer).incarnation {
-            self.end(now, key);
-            return Look::Done;
-        }
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
+            State::Receiving(..) | State::Incoming(_) if rpc.is_waiting() => {
+                return self.look_at_waiting(now, key);
+            }
+            // Rule TM-02: nothing is owed to us.
             State::Receiving(_, message) | State::Incoming(message) => {
-                // Rules TM-02, TM-03: nothing is owed to us.
-                (
-                    true,
-                    message.has_all_granted() || message.place == Place::Waiting,
-                )
+                (true, message.has_all_granted())
             }
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
@@ -111,6 +106,33 @@ impl Endpoint {
             rpc.heard_tick = tick;
         }
         Look::Again(self.params.resend_ticks)
+    }
+
+    /// Rule TM-03: we wait for pages, so we ask for nothing, and the peer's silence does not count.
+    ///
+    /// A server that sent what it may would take our silence for our end: it hears that we live.
+    /// A client asks by itself. Deviation: not for ever, as hosts may wait for each other's pages.
+    fn look_at_waiting(&mut self, now: Instant, key: RpcKey) -> Look {
+        let has_waited_out = self.has_waited_out(key);
+        let is_client = self.rpcs.get(key).is_some_and(|rpc| rpc.id.is_client());
+        if is_client && has_waited_out {
+            self.fail(now, key, Error::NoMemory);
+            return Look::Done;
+        }
+        if is_client {
+            self.queue_control(key, Body::Busy);
+        }
+        let _ = self.restart_silence(key);
+        Look::Again(self.params.timeout_ticks / 4)
+    }
+
+    /// Whether an RPC, if it waits for pages, has done so for too long. Its client fails; a server
+    /// says nothing of it any more, so that its client does.
+    pub(super) fn has_waited_out(&self, key: RpcKey) -> bool {
+        self.rpcs.get(key).is_some_and(|rpc| {
+            let waited = self.wheel.tick().wrapping_sub(rpc.asked_tick);
+            rpc.is_waiting() && waited >= self.params.need_ack_give_up_ticks
+        })
     }
 
     /// The peer owes us something. `asks`: a message of its, rather than grants for one of ours.
@@ -154,6 +176,9 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
+        if rpc.is_waiting() {
+            return; // There is no room for what would come.
+        }
         rpc.asked_tick = tick;
         let Some(message) = rpc.msg_in_mut() else {
             let resend = Resend {
