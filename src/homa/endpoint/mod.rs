@@ -327,8 +327,11 @@ impl Endpoint {
     #[inline]
     fn finished_name(&self, id: RpcId, from: Addr, incarnation: u32) -> Name {
         let host = from.ip.0 ^ u128::from(incarnation) << 64;
-        // The Linux module counts ids up by two; ours have their count above the slot.
-        let count = (id.0 >> 1).wrapping_add(id.0 >> (SLOT_BITS + 1));
+        // The Linux module counts ids up by two from 2 on; ours have their count above the slot.
+        let count = match id.0 >> (2 * SLOT_BITS) {
+            0 => id.0 >> 1,
+            _ => id.0 >> (SLOT_BITS + 1),
+        };
         Name {
             hash: self.servers.hash(host, from.port, id.0),
             place: self.servers.hash(host, from.port, 0).wrapping_add(count),
