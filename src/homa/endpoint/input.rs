@@ -11,7 +11,7 @@ use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{self as wire, Ack, Common, Cutoffs, Data, Grant, Packet, Resend, RpcId};
 
-use super::{Body, Control, Endpoint, Verdict, waiter};
+use super::{Body, Control, Endpoint, Verdict, finished_name, waiter};
 
 /// Where a packet comes from and which RPC it is for.
 #[derive(Clone, Copy)]
@@ -234,8 +234,11 @@ impl Endpoint {
             self.stats.unknown_port += 1;
             return Err(Verdict::PortUnreachable);
         };
-        let incarnation = self.peers.get(peer).incarnation;
-        let name = self.finished_name(arrival.id, arrival.from, incarnation);
+        let hash = self.server_hash(arrival.id, arrival.from.ip);
+        let Peer {
+            incarnation, place, ..
+        } = *self.peers.get(peer);
+        let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
         if self.finished.contains(arrival.now, name) {
             self.stats.late_requests += 1;
             return Err(Verdict::Dropped);
@@ -248,6 +251,7 @@ impl Endpoint {
             socket,
             port: arrival.port,
             tag: 0,
+            hash,
             incarnation,
             heard_tick: tick,
             asked_tick: tick,
@@ -260,8 +264,7 @@ impl Endpoint {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
-        self.servers
-            .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
+        self.servers.insert(hash, key.index());
         self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
     }
@@ -525,8 +528,11 @@ impl Endpoint {
         };
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
-            let incarnation = self.peers.get(peer).incarnation;
-            let name = self.finished_name(arrival.id, arrival.from, incarnation);
+            let hash = self.server_hash(arrival.id, arrival.from.ip);
+            let Peer {
+                incarnation, place, ..
+            } = *self.peers.get(peer);
+            let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
             if self.finished.contains(arrival.now, name) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 self.stats.late_requests += 1;
