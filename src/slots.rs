@@ -13,22 +13,17 @@ pub struct Key<T> {
 
 /// At most `capacity` values, each under a [`Key`]. The slot freed last is used first.
 pub struct Slots<T> {
-    slots: Vec<Slot<T>>,
-    len: usize,
-    /// The free slot to be used next, or the number of slots if all are taken.
-    first_free: u32,
-    /// Of the next tenant, whichever slot it gets.
+    values: slab::Slab<Tenant<T>>,
+    /// Of the next tenant, whichever slot it gets, so that no slot must remember its last one.
     next_generation: u32,
     capacity: usize,
 }
 
 /// A value and whose it is, side by side so that one look finds both.
-struct Slot<T> {
-    /// Of the tenant, or of the last one; never zero.
+struct Tenant<T> {
+    /// Never zero.
     generation: u32,
-    /// The free slot after this one, while this one is free.
-    next_free: u32,
-    value: Option<T>,
+    value: T,
 }
 
 impl<T> Slots<T> {
@@ -39,9 +34,7 @@ impl<T> Slots<T> {
             "a slot's number must fit 32 bits"
         );
         Self {
-            slots: Vec::new(),
-            len: 0,
-            first_free: 0,
+            values: slab::Slab::new(),
             next_generation: 1,
             capacity,
         }
@@ -70,49 +63,30 @@ impl<T> Slots<T> {
         if self.is_full() {
             return None;
         }
-        let (index, generation) = (self.first_free, self.next_generation);
-        let key = Key::from_parts(index, generation);
+        let (entry, generation) = (self.values.vacant_entry(), self.next_generation);
+        let key = Key::from_parts(entry.key() as u32, generation);
         let (value, beside) = match make(key) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
-        match self.slots.get_mut(index as usize) {
-            Some(slot) => {
-                self.first_free = slot.next_free;
-                slot.generation = generation;
-                slot.value = Some(value);
-            }
-            None => self.add(generation, value),
-        }
+        entry.insert(Tenant { generation, value });
         // Zero is skipped so that a key of all zeroes is never valid.
         self.next_generation = generation.wrapping_add(1).max(1);
-        self.len += 1;
         Some(Ok((key, beside)))
-    }
-
-    /// Puts a value in a new slot.
-    #[cold]
-    fn add(&mut self, generation: u32, value: T) {
-        self.slots.push(Slot {
-            generation,
-            next_free: 0,
-            value: Some(value),
-        });
-        self.first_free = self.slots.len() as u32; // At most `capacity`.
     }
 
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
-        match self.slots.get(key.index as usize) {
-            Some(slot) if slot.generation == key.generation => slot.value.as_ref(),
+        match self.values.get(key.index as usize) {
+            Some(tenant) if tenant.generation == key.generation => Some(&tenant.value),
             Some(_) | None => None,
         }
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
-        match self.slots.get_mut(key.index as usize) {
-            Some(slot) if slot.generation == key.generation => slot.value.as_mut(),
+        match self.values.get_mut(key.index as usize) {
+            Some(tenant) if tenant.generation == key.generation => Some(&mut tenant.value),
             Some(_) | None => None,
         }
     }
@@ -125,16 +99,8 @@ impl<T> Slots<T> {
     /// Takes a value out; its key, and every copy of it, is stale from now on.
     #[inline]
     pub fn remove(&mut self, key: Key<T>) -> Option<T> {
-        match self.slots.get_mut(key.index as usize) {
-            Some(slot) if slot.generation == key.generation => {
-                let value = slot.value.take()?;
-                slot.next_free = self.first_free;
-                self.first_free = key.index;
-                self.len -= 1;
-                Some(value)
-            }
-            Some(_) | None => None,
-        }
+        self.get(key)?;
+        Some(self.values.try_remove(key.index as usize)?.value)
     }
 
     /// The key of whoever lives in slot `index` now.
@@ -146,27 +112,29 @@ impl<T> Slots<T> {
     /// Whoever lives in slot `index` now, with its key.
     #[inline]
     pub fn at(&self, index: u32) -> Option<(Key<T>, &T)> {
-        let slot = self.slots.get(index as usize)?;
-        let value = slot.value.as_ref()?;
-        Some((Key::from_parts(index, slot.generation), value))
+        let tenant = self.values.get(index as usize)?;
+        Some((Key::from_parts(index, tenant.generation), &tenant.value))
     }
 
     /// All values in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
-        (0..self.slots.len() as u32).filter_map(|index| self.at(index))
+        self.values.iter().map(|(index, tenant)| {
+            let key = Key::from_parts(index as u32, tenant.generation);
+            (key, &tenant.value)
+        })
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.values.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.values.is_empty()
     }
 
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.len == self.capacity
+        self.values.len() == self.capacity
     }
 
     pub fn capacity(&self) -> usize {
