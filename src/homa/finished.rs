@@ -53,22 +53,15 @@ impl Finished {
         let step = self.step(now);
         let start = self.bucket(name);
         let bucket = &mut self.entries[start..start + WAYS];
-        let age_of = |entry: u64| {
-            if entry == 0 {
-                u64::MAX
-            } else {
-                age(step, entry)
-            }
-        };
-        let (mut oldest, mut oldest_age) = (0, 0);
-        for (way, &entry) in bucket.iter().enumerate() {
-            let age = age_of(entry);
-            if age >= oldest_age {
-                (oldest, oldest_age) = (way, age);
-            }
+        let is_free = |entry: &u64| *entry == 0 || age(step, *entry) >= STEPS;
+        if let Some(way) = bucket.iter().position(is_free) {
+            bucket[way] = tag(name) | step;
+            return false;
         }
-        bucket[oldest] = tag(name) | step;
-        oldest_age < STEPS
+        if let Some(oldest) = bucket.iter_mut().max_by_key(|entry| age(step, **entry)) {
+            *oldest = tag(name) | step;
+        }
+        true
     }
 
     /// Whether the RPC is over.

@@ -25,6 +25,16 @@ struct Arrival {
 }
 
 impl Arrival {
+    #[inline]
+    fn new(now: Instant, meta: &Meta, common: &Common) -> Self {
+        Self {
+            now,
+            from: Addr::new(meta.from, common.sport),
+            port: common.dport,
+            id: common.id.peer_side(),
+        }
+    }
+
     /// The header of an answer that needs no RPC.
     fn answer(&self) -> Common {
         Common {
@@ -40,17 +50,21 @@ impl Endpoint {
     #[inline]
     pub fn handle_packet(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         self.stats.packets_in += 1;
+        match wire::parse_data(packet) {
+            Some((common, data, payload)) => {
+                self.on_data(&Arrival::new(now, meta, &common), &data, payload)
+            }
+            None => self.on_other(now, meta, packet),
+        }
+    }
+
+    /// Takes a packet that is no DATA.
+    fn on_other(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         let Ok((common, packet)) = wire::parse(packet) else {
             self.stats.malformed += 1;
             return Verdict::Dropped;
         };
-        let from = Addr::new(meta.from, common.sport);
-        let arrival = Arrival {
-            now,
-            from,
-            port: common.dport,
-            id: common.id.peer_side(),
-        };
+        let arrival = Arrival::new(now, meta, &common);
         match packet {
             Packet::Data(data, payload) => self.on_data(&arrival, &data, payload),
             Packet::Grant(grant) => self.on_grant(&arrival, grant),
