@@ -5,6 +5,7 @@
 
 mod app;
 mod faults;
+mod garbage;
 mod nic;
 mod role;
 mod workload;
@@ -12,6 +13,7 @@ mod world;
 
 pub use app::{App, Echo, Requester, RequesterParams};
 pub use faults::Faults;
+pub use garbage::Garbage;
 pub use nic::Nic;
 pub use role::Role;
 pub use workload::Sizes;
