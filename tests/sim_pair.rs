@@ -90,9 +90,21 @@ impl Pair {
             assert_eq!(homa.free_pages(), PAGES as u32, "pages are left");
             assert!(homa.is_quiet(), "something is still to be sent");
         }
-        assert!(self.world.hosts[1].poller.endpoint().finished_count() > 0);
+        assert!(
+            self.world.hosts[1]
+                .poller
+                .endpoint()
+                .finished_count(self.world.now)
+                > 0
+        );
         self.world.run_until(self.world.now + Duration::secs(10));
-        assert_eq!(self.world.hosts[1].poller.endpoint().finished_count(), 0);
+        assert_eq!(
+            self.world.hosts[1]
+                .poller
+                .endpoint()
+                .finished_count(self.world.now),
+            0
+        );
     }
 }
 

@@ -1,182 +1,166 @@
-//! The ids of RPCs that must not run again.
+//! The names of RPCs that must not run again.
 //!
 //! Once a server RPC is over nothing is left of it, so a late copy of its request would look like
 //! a new one. HomaModule runs such a copy again; we remember.
 
 use crate::time::{Duration, Instant};
 
-/// No entry.
-const NONE: u32 = u32::MAX;
+/// Names in one bucket: what a cache line holds.
+const WAYS: usize = 8;
 
-/// Hashes of finished RPCs, each kept for a while.
-///
-/// The owner hashes with a secret, so a sender cannot make two RPCs look the same; by chance, one
-/// of 2^64 / `entries` new RPCs would be taken for a finished one.
-#[derive(Debug)]
-pub struct Finished {
-    /// A ring: the oldest at `head`.
-    entries: Vec<Entry>,
-    buckets: Vec<u32>,
-    head: usize,
-    len: usize,
-    kept_for: Duration,
+/// Parts of the time a name is kept that are told apart.
+const STEPS: u64 = 1024;
+
+/// Bits of an entry that hold its step; the others hold the tag.
+const STEP_BITS: u32 = 16;
+
+/// What a finished RPC is remembered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// A keyed hash of all that names the RPC, so that no sender can make two look the same. By
+    /// chance one of 2^45 new RPCs is taken for a finished one.
+    pub hash: u64,
+    /// Counts up with the RPCs of one client, so that those that follow each other share a line.
+    /// Starts at a secret place for each client.
+    pub place: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    hash: u64,
-    at: Instant,
-    /// The next older entry of the same bucket.
-    older: u32,
+/// A table of names, each kept for a while.
+///
+/// A bucket that is full of young names forgets its oldest.
+#[derive(Debug)]
+pub struct Finished {
+    /// Tag and step in one word, 0 for none; [`WAYS`] words to a bucket.
+    entries: Vec<u64>,
+    bucket_mask: u64,
+    step_nanos: u64,
 }
 
 impl Finished {
-    /// Room for `capacity` RPCs; memory is taken as it fills.
+    /// Room for `capacity` names or a little more; memory is taken as it fills.
     pub fn new(capacity: u32, kept_for: Duration) -> Self {
-        let buckets = (capacity as usize).next_power_of_two();
+        let buckets = (capacity as usize).div_ceil(WAYS).next_power_of_two();
         Self {
-            entries: vec![Entry::default(); capacity as usize],
-            // Zero means none here, so that untouched memory stays untouched.
-            buckets: vec![0; buckets],
-            head: 0,
-            len: 0,
-            kept_for,
+            entries: vec![0; buckets * WAYS],
+            bucket_mask: buckets as u64 - 1,
+            step_nanos: (kept_for.as_nanos() / STEPS).max(1),
         }
     }
 
-    /// Remembers an RPC. True if a younger one than it should have been was forgotten for it.
-    pub fn insert(&mut self, now: Instant, hash: u64) -> bool {
-        self.forget_old(now);
-        if self.entries.is_empty() {
-            return true;
-        }
-        let overflow = self.len == self.entries.len();
-        if overflow {
-            self.forget_oldest();
-        }
-        let at = (self.head + self.len) % self.entries.len();
-        let bucket = self.bucket(hash);
-        let older = std::mem::replace(&mut self.buckets[bucket], at as u32 + 1);
-        self.entries[at] = Entry {
-            hash,
-            at: now,
-            older: older.checked_sub(1).unwrap_or(NONE),
+    /// Remembers an RPC. True if another was forgotten for it before its time.
+    #[inline]
+    pub fn insert(&mut self, now: Instant, name: Name) -> bool {
+        let step = self.step(now);
+        let start = self.bucket(name);
+        let bucket = &mut self.entries[start..start + WAYS];
+        let age_of = |entry: u64| {
+            if entry == 0 {
+                u64::MAX
+            } else {
+                age(step, entry)
+            }
         };
-        self.len += 1;
-        overflow
+        let (mut oldest, mut oldest_age) = (0, 0);
+        for (way, &entry) in bucket.iter().enumerate() {
+            let age = age_of(entry);
+            if age >= oldest_age {
+                (oldest, oldest_age) = (way, age);
+            }
+        }
+        bucket[oldest] = tag(name) | step;
+        oldest_age < STEPS
     }
 
     /// Whether the RPC is over.
     #[inline]
-    pub fn contains(&self, now: Instant, hash: u64) -> bool {
-        let mut at = match self.buckets[self.bucket(hash)] {
-            0 => return false,
-            at => at - 1,
-        };
-        while at != NONE {
-            let entry = &self.entries[at as usize];
-            if entry.hash == hash {
-                return now.since(entry.at) < self.kept_for;
-            }
-            at = entry.older;
-        }
-        false
+    pub fn contains(&self, now: Instant, name: Name) -> bool {
+        let start = self.bucket(name);
+        let bucket = &self.entries[start..start + WAYS];
+        let tag = tag(name);
+        bucket.iter().any(|&entry| {
+            entry >> STEP_BITS == tag >> STEP_BITS && age(self.step(now), entry) < STEPS
+        })
     }
 
-    /// How many are remembered.
-    pub fn len(&self) -> usize {
-        self.len
+    /// How many are remembered. Looks at all of the table.
+    pub fn count(&self, now: Instant) -> usize {
+        let step = self.step(now);
+        self.entries
+            .iter()
+            .filter(|&&entry| entry != 0 && age(step, entry) < STEPS)
+            .count()
     }
 
-    /// Forgets those whose time is up, a bounded number at each call.
-    pub fn forget_old(&mut self, now: Instant) {
-        const STEPS_MAX: usize = 64;
-        for _ in 0..STEPS_MAX {
-            if self.len == 0 || now.since(self.entries[self.head].at) < self.kept_for {
-                return;
-            }
-            self.forget_oldest();
-        }
+    #[inline]
+    fn bucket(&self, name: Name) -> usize {
+        ((name.place / WAYS as u64) & self.bucket_mask) as usize * WAYS
     }
 
-    /// When the oldest one's time is up.
-    pub fn next_at(&self) -> Option<Instant> {
-        (self.len > 0).then(|| self.entries[self.head].at + self.kept_for)
+    /// The time as an entry holds it. It comes around every 64 times that names are kept; a name
+    /// so old that it looks young again does no harm, as it names an RPC that did end.
+    #[inline]
+    fn step(&self, now: Instant) -> u64 {
+        (now.0 / self.step_nanos) & ((1 << STEP_BITS) - 1)
     }
+}
 
-    fn forget_oldest(&mut self) {
-        let oldest = self.head as u32;
-        let bucket = self.bucket(self.entries[self.head].hash);
-        // The oldest entry is the last of its chain.
-        if self.buckets[bucket] == oldest + 1 {
-            self.buckets[bucket] = 0;
-        } else {
-            let mut at = self.buckets[bucket] - 1;
-            while self.entries[at as usize].older != oldest {
-                at = self.entries[at as usize].older;
-            }
-            self.entries[at as usize].older = NONE;
-        }
-        self.head = (self.head + 1) % self.entries.len();
-        self.len -= 1;
-    }
+/// The upper bits of the hash; not 0, so that no entry is.
+#[inline]
+fn tag(name: Name) -> u64 {
+    name.hash & !((1 << STEP_BITS) - 1) | 1 << 63
+}
 
-    fn bucket(&self, hash: u64) -> usize {
-        hash as usize & (self.buckets.len() - 1)
-    }
+#[inline]
+fn age(step: u64, entry: u64) -> u64 {
+    step.wrapping_sub(entry) & ((1 << STEP_BITS) - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyed::Keyed;
 
     fn memory(capacity: u32) -> Finished {
         Finished::new(capacity, Duration::secs(10))
     }
 
-    #[test]
-    fn an_rpc_is_remembered_for_its_time() {
-        let mut finished = memory(8);
-        finished.insert(Instant(5), 77);
-        let end = Instant(5) + Duration::secs(10);
-        assert!(finished.contains(Instant(end.0 - 1), 77));
-        assert!(!finished.contains(end, 77) && !finished.contains(Instant(6), 78));
-        finished.forget_old(end);
-        assert_eq!(finished.len(), 0);
-    }
-
-    #[test]
-    fn a_full_memory_forgets_the_oldest_and_says_so() {
-        let mut finished = memory(3);
-        assert!((0..3).all(|hash| !finished.insert(Instant(hash), hash)));
-        assert!(finished.insert(Instant(3), 3));
-        let kept: Vec<u64> = (0..4)
-            .filter(|&hash| finished.contains(Instant(4), hash))
-            .collect();
-        assert_eq!(kept, [1, 2, 3]);
-    }
-
-    /// Hashes 1, 5, 9, ... share a bucket of four; they come and go in order.
-    #[test]
-    fn hashes_of_one_bucket_do_not_hide_each_other() {
-        let mut finished = memory(4);
-        for n in 0..100u64 {
-            finished.insert(Instant(n), n * 4 + 1);
-            for seen in 0..=n {
-                let expected = n - seen < 4;
-                assert_eq!(
-                    finished.contains(Instant(n), seen * 4 + 1),
-                    expected,
-                    "{seen} at {n}"
-                );
-            }
+    fn name(number: u64) -> Name {
+        Name {
+            hash: Keyed::new(1).hash2(number, 0),
+            place: number,
         }
     }
 
     #[test]
-    fn a_memory_of_nothing_remembers_nothing() {
-        let mut finished = memory(0);
-        assert!(finished.insert(Instant(0), 1));
-        assert!(!finished.contains(Instant(0), 1));
+    fn an_rpc_is_remembered_for_its_time() {
+        let mut finished = memory(64);
+        finished.insert(Instant(5), name(77));
+        let end = Instant(5) + Duration::secs(10);
+        assert!(finished.contains(Instant(end.0 - 10_000_000), name(77)));
+        assert!(!finished.contains(Instant(6), name(78)));
+        assert!(!finished.contains(end, name(77)));
+        assert_eq!((finished.count(Instant(6)), finished.count(end)), (1, 0));
+    }
+
+    #[test]
+    fn a_full_memory_forgets_the_oldest_and_says_so() {
+        let mut finished = memory(64);
+        let at = |number: u64| Instant(number * 10_000_000);
+        assert!((0..64).all(|number| !finished.insert(at(number), name(number))));
+        // Numbers 64 to 71 share the bucket of 0 to 7.
+        assert!((64..68).all(|number| finished.insert(at(number), name(number))));
+        let kept: Vec<_> = (0..68)
+            .filter(|&n| finished.contains(at(68), name(n)))
+            .collect();
+        assert_eq!(kept, (4..68).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_name_whose_time_is_up_makes_room_unnoticed() {
+        let mut finished = memory(8);
+        (0..8).for_each(|number| assert!(!finished.insert(Instant(0), name(number))));
+        let later = Instant(0) + Duration::secs(10);
+        assert!((8..16).all(|number| !finished.insert(later, name(number))));
+        assert!((8..16).all(|number| finished.contains(later, name(number))));
     }
 }

@@ -204,8 +204,8 @@ impl Endpoint {
             return Err(Verdict::PortUnreachable);
         };
         let incarnation = self.peers.get(peer).incarnation;
-        let hash = self.finished_hash(arrival.id, arrival.from, incarnation);
-        if self.finished.contains(arrival.now, hash) {
+        let name = self.finished_name(arrival.id, arrival.from, incarnation);
+        if self.finished.contains(arrival.now, name) {
             self.stats.late_requests += 1;
             return Err(Verdict::Dropped);
         }
@@ -487,8 +487,8 @@ impl Endpoint {
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
             let incarnation = self.peers.get(peer).incarnation;
-            let hash = self.finished_hash(arrival.id, arrival.from, incarnation);
-            if self.finished.contains(arrival.now, hash) {
+            let name = self.finished_name(arrival.id, arrival.from, incarnation);
+            if self.finished.contains(arrival.now, name) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 self.stats.late_requests += 1;
                 return Verdict::Dropped;

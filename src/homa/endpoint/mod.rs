@@ -13,7 +13,7 @@ use crate::counters;
 use crate::error::Error;
 use crate::homa::control::{Body, Control, ControlQueue};
 use crate::homa::event::{Event, Notify, Payload, RpcKey};
-use crate::homa::finished::Finished;
+use crate::homa::finished::{Finished, Name};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::{Cut, MsgOut};
@@ -203,9 +203,9 @@ impl Endpoint {
         self.rpcs.len()
     }
 
-    /// Finished RPCs remembered.
-    pub fn finished_count(&self) -> usize {
-        self.finished.len()
+    /// Finished RPCs remembered; looks at all of their table.
+    pub fn finished_count(&self, now: Instant) -> usize {
+        self.finished.count(now)
     }
 
     /// Pages of the receive memory that no message uses.
@@ -305,10 +305,16 @@ impl Endpoint {
         self.servers.hash(from.0, 0, id.0)
     }
 
-    /// Names a finished RPC of one life of its client.
-    fn finished_hash(&self, id: RpcId, from: Addr, incarnation: u32) -> u64 {
-        self.servers
-            .hash(from.ip.0 ^ u128::from(incarnation) << 64, from.port, id.0)
+    /// What a server RPC of one life of its client is remembered by when it is over.
+    #[inline]
+    fn finished_name(&self, id: RpcId, from: Addr, incarnation: u32) -> Name {
+        let host = from.ip.0 ^ u128::from(incarnation) << 64;
+        // The Linux module counts ids up by two; ours have their count above the slot.
+        let count = (id.0 >> 1).wrapping_add(id.0 >> (SLOT_BITS + 1));
+        Name {
+            hash: self.servers.hash(host, from.port, id.0),
+            place: self.servers.hash(host, from.port, 0).wrapping_add(count),
+        }
     }
 
     fn queue_control(&mut self, rpc: RpcKey, body: Body) {
@@ -379,8 +385,8 @@ impl Endpoint {
             self.servers
                 .remove(self.server_hash(rpc.id, rpc.peer_addr.ip), key.index());
             if rpc.was_handed_over() {
-                let hash = self.finished_hash(rpc.id, rpc.peer_addr, rpc.incarnation);
-                self.stats.finished_overflow += u64::from(self.finished.insert(now, hash));
+                let name = self.finished_name(rpc.id, rpc.peer_addr, rpc.incarnation);
+                self.stats.finished_overflow += u64::from(self.finished.insert(now, name));
             }
         }
         let peer = self.peers.get_mut(rpc.peer);

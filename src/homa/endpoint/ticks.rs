@@ -26,11 +26,7 @@ impl Endpoint {
         if self.due_left {
             return Some(self.last_tick_at);
         }
-        let tick_at = self.last_tick_at + self.params.tick;
-        match self.wheel.is_empty() {
-            true => self.finished.next_at().map(|at| at.max(tick_at)),
-            false => Some(tick_at),
-        }
+        (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick)
     }
 
     /// Counts a tick if one has passed, and looks at the RPCs that are due.
@@ -47,7 +43,6 @@ impl Endpoint {
     }
 
     fn tick(&mut self, now: Instant) {
-        self.finished.forget_old(now);
         if self.wheel.is_empty() {
             self.last_tick_at = now;
             return;

@@ -297,7 +297,6 @@ fn net_params(end: u8) -> net::Params {
 fn homa_params(end: u8) -> homa::Params {
     homa::Params {
         seed: end.into(),
-        link_mbps: 4_000_000,
         ..homa::Params::default()
     }
 }
