@@ -33,7 +33,8 @@ pub struct Peer {
     pub parked: Vec<RpcKey>,
     /// RPCs alive with this peer.
     pub rpc_count: u32,
-    pub used_at: Instant,
+    /// When the last RPC with it began or ended; `None` if there was never one.
+    pub used_at: Option<Instant>,
     acks: ArrayVec<Ack, SAVED_ACKS_MAX>,
     cutoffs_sent_tick: Option<u32>,
     resend_tick: u32,
@@ -61,7 +62,7 @@ pub struct Peers {
 }
 
 impl Peer {
-    fn new(ip: Ip, now: Instant) -> Self {
+    fn new(ip: Ip) -> Self {
         // Until it tells us, all unscheduled bytes go one level below the top.
         // Source: HomaModule homa_peer.c `homa_peer_alloc`.
         let unsched_cutoffs = [0, 0, 0, 0, 0, 0, MAX_MESSAGE_LEN, 0];
@@ -76,7 +77,7 @@ impl Peer {
             incarnation: 0,
             parked: Vec::new(),
             rpc_count: 0,
-            used_at: now,
+            used_at: None,
             acks: ArrayVec::new(),
             cutoffs_sent_tick: None,
             resend_tick: 0,
@@ -154,7 +155,9 @@ impl Peer {
     }
 
     fn is_idle(&self, now: Instant, idle_min: Duration) -> bool {
-        self.rpc_count == 0 && self.acks.is_empty() && now.since(self.used_at) >= idle_min
+        // Who never had an RPC may be one of millions that nobody heard of but us.
+        let is_unused = self.used_at.is_none_or(|at| now.since(at) >= idle_min);
+        self.rpc_count == 0 && self.acks.is_empty() && is_unused
     }
 }
 
@@ -190,7 +193,7 @@ impl Peers {
         if self.slots.is_full() {
             self.forget_one(now)?;
         }
-        let key = self.slots.insert(Peer::new(ip, now))?;
+        let key = self.slots.insert(Peer::new(ip))?;
         self.by_ip.insert(ip, key);
         self.last = Some((ip, key));
         Some(key)
@@ -262,7 +265,7 @@ mod tests {
     /// Rules PE-01, PE-09: one level below the top until told, then the inclusive cutoffs.
     #[test]
     fn unscheduled_priority_follows_the_peers_cutoffs() {
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1));
         assert_eq!(
             (
                 peer.unsched_priority(1),
@@ -282,7 +285,7 @@ mod tests {
             client_id: RpcId(id),
             server_port: 9,
         };
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1));
         (0..16).for_each(|id| peer.save_ack(ack(id)).unwrap());
         assert_eq!(peer.save_ack(ack(16)), Err(ack(16)));
         assert_eq!(peer.take_ack(), Some(ack(15)));
@@ -294,6 +297,7 @@ mod tests {
         let busy = peers.find_or_add(Instant(0), ip(1)).unwrap();
         peers.get_mut(busy).rpc_count = 1;
         let idle = peers.find_or_add(Instant(0), ip(2)).unwrap();
+        peers.get_mut(idle).used_at = Some(Instant(0));
         assert!(peers.find_or_add(Instant(IDLE.0 - 1), ip(3)).is_none());
         assert!(peers.find_or_add(Instant(IDLE.0), ip(3)).is_some());
         assert!(peers.try_get_mut(idle).is_none());
@@ -303,7 +307,7 @@ mod tests {
     #[test]
     fn a_peer_that_forgets_our_cutoffs_after_long_use_has_restarted() {
         let after = Duration::millis(100);
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1));
         assert!(!peer.on_version(Instant(0), 0, 1, after));
         assert!(!peer.on_version(Instant(5), 1, 1, after));
         assert!(!peer.on_version(Instant(after.0 + 4), 0, 1, after));
@@ -314,7 +318,7 @@ mod tests {
 
     #[test]
     fn resends_to_one_peer_are_few_in_a_tick() {
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1));
         let sent = (0..20).filter(|_| peer.may_resend(4, 8)).count();
         assert_eq!(sent, 8);
         assert!(peer.may_resend(5, 8));

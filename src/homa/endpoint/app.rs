@@ -97,7 +97,7 @@ impl Endpoint {
         let key = key.ok_or(Error::Exhausted)?;
         let peer = self.peers.get_mut(peer);
         peer.rpc_count += 1;
-        peer.used_at = now;
+        peer.used_at = Some(now);
         self.stats.requests += 1;
         self.file_out(key);
         self.file_timer(now, key, self.params.resend_ticks);

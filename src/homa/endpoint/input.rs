@@ -2,14 +2,17 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::{Event, Notify, RpcKey, RunKey};
+use crate::homa::event::{Event, Notify, Payload, RpcKey, RunKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::{Link, Peer};
+use crate::homa::pool::BPAGE_LEN;
 use crate::homa::rpc::{Rpc, State, Whole};
 use crate::slots::Key;
 use crate::time::Instant;
-use crate::wire::homa::{self as wire, Ack, Common, Cutoffs, Data, Grant, Packet, Resend, RpcId};
+use crate::wire::homa::{
+    self as wire, Ack, Common, Cutoffs, Data, Grant, MAX_MESSAGE_LEN, Packet, Resend, RpcId,
+};
 
 use super::{Body, Control, Endpoint, Verdict, waiter};
 
@@ -187,14 +190,24 @@ impl Endpoint {
         let peer = self.peers.get_mut(key);
         if peer.on_version(arrival.now, theirs, ours, self.params.restart_after) {
             self.stats.restarts += 1;
+            self.forget_servers_of(arrival.now, key);
         }
-        if theirs != ours && peer.may_send_cutoffs(tick) {
+        if theirs != ours && self.peers.get_mut(key).may_send_cutoffs(tick) {
             self.queue(Control {
                 peer: key,
                 common: arrival.answer(),
                 body: Body::Cutoffs,
             });
         }
+    }
+
+    /// A peer's earlier life is over: nobody waits for an answer, and its ids may come again.
+    #[cold]
+    fn forget_servers_of(&mut self, now: Instant, peer: Key<Peer>) {
+        let is_its = |rpc: &Rpc| rpc.peer == peer && !rpc.id.is_client();
+        let rpcs: Vec<_> = self.rpcs.iter().filter(|(_, rpc)| is_its(rpc)).collect();
+        let keys: Vec<_> = rpcs.into_iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.end(now, key));
     }
 
     /// Makes a server RPC for a request that is new.
@@ -207,6 +220,10 @@ impl Endpoint {
         let name = self.finished_name(arrival.id, arrival.from, incarnation);
         if self.finished.contains(arrival.now, name) {
             self.stats.late_requests += 1;
+            return Err(Verdict::Dropped);
+        }
+        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_| true) {
+            self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         }
         let tick = self.wheel.tick();
@@ -229,11 +246,12 @@ impl Endpoint {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
+        self.server_count += 1;
         self.servers
             .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
         let peer = self.peers.get_mut(peer);
         peer.rpc_count += 1;
-        peer.used_at = arrival.now;
+        peer.used_at = Some(arrival.now);
         Ok(key)
     }
 
@@ -319,7 +337,7 @@ impl Endpoint {
         payload_len: usize,
     ) -> MsgIn {
         let len = data.message_length;
-        let place = match self.pool.alloc(len) {
+        let place = match self.alloc_run(now, len) {
             Some(run) => Place::Run(run),
             None => Place::Waiting,
         };
@@ -337,6 +355,21 @@ impl Endpoint {
             }
         }
         message
+    }
+
+    /// A run for a new message; if pages are short, one that clients do not acknowledge anyway.
+    fn alloc_run(&mut self, now: Instant, len: u32) -> Option<RunKey> {
+        /// The longest message takes so many.
+        const PAGES_MAX: u32 = MAX_MESSAGE_LEN.div_ceil(BPAGE_LEN);
+        let mut run = self.pool.alloc(len);
+        for _ in 0..PAGES_MAX {
+            let holds_pages = |out: &MsgOut| matches!(out.payload, Payload::Received { .. });
+            if run.is_some() || !self.give_up_unacked(now, holds_pages) {
+                break;
+            }
+            run = self.pool.alloc(len);
+        }
+        run
     }
 
     fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
@@ -497,7 +530,7 @@ impl Endpoint {
                 self.stats.unknown_port += 1;
                 return Verdict::PortUnreachable;
             }
-            if self.rpcs.is_full() {
+            if !self.may_serve() {
                 body = Body::Busy;
             }
         }
@@ -554,6 +587,11 @@ impl Endpoint {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;
         };
+        if cutoffs.version == 0 {
+            // Our DATA would say "none seen", and the peer would think that we restarted.
+            self.stats.out_of_place += 1;
+            return Verdict::Dropped;
+        }
         self.peers.get_mut(peer).cutoffs = cutoffs;
         Verdict::Taken
     }
@@ -574,8 +612,9 @@ impl Endpoint {
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
             Some(key) => {
-                let tick = self.wheel.tick();
-                if self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick) {
+                let (tick, most) = (self.wheel.tick(), self.params.resends_per_peer_tick);
+                let is_due = self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick);
+                if is_due && self.peers.get_mut(peer).may_resend(tick, most) {
                     self.ask_for_missing(key);
                 }
             }

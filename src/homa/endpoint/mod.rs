@@ -44,11 +44,17 @@ pub struct Endpoint {
     rpcs: Slots<Rpc>,
     /// Server RPCs by what their clients call them.
     servers: Table,
+    server_count: u32,
+    /// Server RPCs whose clients were asked for an ack often and in vain, the oldest first. Some
+    /// may be gone since.
+    unacked: VecDeque<RpcKey>,
     peers: Peers,
     sockets: Sockets,
     outgoing: Outgoing,
     grants: Grants,
     control: ControlQueue,
+    /// The last packet came from `control`.
+    was_control: bool,
     finished: Finished,
     wheel: Wheel,
     last_tick_at: Instant,
@@ -168,11 +174,14 @@ impl Endpoint {
             region,
             rpcs: Slots::new(params.rpcs_max as usize),
             servers: Table::new(params.rpcs_max, keyed),
+            server_count: 0,
+            unacked: VecDeque::new(),
             peers: Peers::new(params.peers_max, params.peer_idle, keyed),
             sockets: Sockets::new(params.sockets_max, &mut rng),
             outgoing: Outgoing::default(),
             grants: Grants::new(&params),
             control: ControlQueue::new(params.control_max),
+            was_control: false,
             finished: Finished::new(params.finished_max, params.finished_for),
             wheel: Wheel::new(),
             last_tick_at: now,
@@ -229,6 +238,9 @@ impl Endpoint {
             "sum of incoming bytes"
         );
         assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
+        assert!(self.unacked.len() <= self.params.rpcs_max as usize);
+        let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
+        assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
         let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
         assert_eq!(
             rpcs as usize,
@@ -276,7 +288,7 @@ impl Endpoint {
             self.rpc_at(slot)
                 .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
         })?;
-        self.current(slot)
+        self.rpcs.key_at(slot)
     }
 
     /// As [`Self::find_server`], for acks, which do not name the client's port.
@@ -286,14 +298,7 @@ impl Endpoint {
                 rpc.id == id && rpc.peer_addr.ip == from && rpc.port == server_port
             })
         })?;
-        self.current(slot)
-    }
-
-    /// The RPC in `slot`, unless it belongs to an earlier life of its peer.
-    fn current(&self, slot: u32) -> Option<RpcKey> {
-        let key = self.rpcs.key_at(slot)?;
-        let rpc = self.rpcs.get(key)?;
-        (rpc.incarnation == self.peers.get(rpc.peer).incarnation).then_some(key)
+        self.rpcs.key_at(slot)
     }
 
     fn rpc_at(&self, slot: u32) -> Option<&Rpc> {
@@ -382,6 +387,7 @@ impl Endpoint {
             return;
         };
         if !rpc.id.is_client() {
+            self.server_count -= 1;
             self.servers
                 .remove(self.server_hash(rpc.id, rpc.peer_addr.ip), key.index());
             if rpc.was_handed_over() {
@@ -391,7 +397,7 @@ impl Endpoint {
         }
         let peer = self.peers.get_mut(rpc.peer);
         peer.rpc_count -= 1;
-        peer.used_at = now;
+        peer.used_at = Some(now);
         self.outgoing.unfile(key);
         match rpc.state {
             State::Sending(out) | State::Replying(out) => self.drop_out(now, out),
@@ -405,6 +411,41 @@ impl Endpoint {
             }
             State::Done(Err(_)) | State::InService | State::Moving => {}
         }
+    }
+
+    /// Whether one more request may come in: a quarter of the slots is left for our own calls, or
+    /// else nested RPCs would wait for each other.
+    fn may_serve(&self) -> bool {
+        let servers_max = self.params.rpcs_max - self.params.rpcs_max / 4;
+        self.server_count < servers_max && !self.rpcs.is_full()
+    }
+
+    /// Most are acknowledged in the end: those before the first living one leave the list.
+    fn trim_unacked(&mut self) {
+        while let Some(first) = self.unacked.front()
+            && !self.rpcs.contains(*first)
+        {
+            self.unacked.pop_front();
+        }
+    }
+
+    /// Ends the RPC that waits longest for an ack it will not get, if there is one whose response
+    /// `is_fit`. True if so.
+    fn give_up_unacked(&mut self, now: Instant, is_fit: impl Fn(&MsgOut) -> bool) -> bool {
+        /// RPCs looked at, at most.
+        const LOOKS_MAX: usize = 64;
+        self.trim_unacked();
+        let fits = |key: &RpcKey| match self.rpcs.get(*key).map(|rpc| &rpc.state) {
+            Some(State::Replying(out)) => is_fit(out),
+            Some(_) | None => false,
+        };
+        let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
+        let Some(key) = found.and_then(|place| self.unacked.remove(place)) else {
+            return false;
+        };
+        self.stats.unacked += 1;
+        self.end(now, key);
+        true
     }
 
     /// Gives back what an outgoing message held.

@@ -79,10 +79,6 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return Look::Done;
         };
-        if !rpc.id.is_client() && rpc.incarnation != self.peers.get(rpc.peer).incarnation {
-            self.end(now, key);
-            return Look::Done;
-        }
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
             State::Receiving(_, message) | State::Incoming(message) => {
@@ -176,6 +172,16 @@ impl Endpoint {
         }
     }
 
+    /// From now on the RPC may be given up for others.
+    fn note_unacked(&mut self, key: RpcKey) {
+        self.trim_unacked();
+        if self.unacked.len() == self.params.rpcs_max as usize {
+            let rpcs = &self.rpcs;
+            self.unacked.retain(|key| rpcs.contains(*key));
+        }
+        self.unacked.push_back(key);
+    }
+
     /// The whole response went out: asks the client to acknowledge it, and gives up in the end.
     fn look_at_sent(&mut self, now: Instant, key: RpcKey) -> Look {
         let tick = self.wheel.tick();
@@ -199,6 +205,9 @@ impl Endpoint {
             false => params.need_ack_interval_ticks,
         };
         let pause = pause.min(params.need_ack_give_up_ticks - since_sent);
+        if rpc.need_acks == params.need_acks_fast {
+            self.note_unacked(key);
+        }
         self.queue_control(key, Body::NeedAck);
         Look::Again(pause)
     }
