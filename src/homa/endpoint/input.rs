@@ -495,7 +495,10 @@ impl Endpoint {
             // A server without a response is at work; a client that is done needs nothing more.
             match rpc.id.is_client() {
                 true => self.stats.out_of_place += 1,
-                false => self.queue_control(key, Body::Busy),
+                false => {
+                    rpc.heard_tick = tick; // It lives, which matters while its request waits.
+                    self.queue_control(key, Body::Busy);
+                }
             }
             return Verdict::Taken;
         };

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::homa::event::RpcKey;
-use crate::homa::msg_in::Place;
+use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::rpc::State;
 use crate::time::Instant;
 use crate::wire::homa::Resend;
@@ -81,13 +81,9 @@ impl Endpoint {
         };
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
-            State::Receiving(_, message) | State::Incoming(message) => {
-                // Rules TM-02, TM-03: nothing is owed to us.
-                (
-                    true,
-                    message.has_all_granted() || message.place == Place::Waiting,
-                )
-            }
+            State::Receiving(_, message) => (true, is_ours(message)),
+            State::Incoming(message) if is_ours(message) => return self.look_at_held(now, key),
+            State::Incoming(_) => (true, false),
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
             State::Done(_) | State::Requested(_) | State::InService | State::Moving => {
@@ -107,6 +103,18 @@ impl Endpoint {
             rpc.heard_tick = tick;
         }
         Look::Again(self.params.resend_ticks)
+    }
+
+    /// As [`Self::restart_silence`] for a request. But while its client hears nothing it asks, and
+    /// one that does not is gone: it must not keep its slot until its turn comes.
+    fn look_at_held(&mut self, now: Instant, key: RpcKey) -> Look {
+        let tick = self.wheel.tick();
+        let heard = self.rpcs.get(key).map(|rpc| rpc.heard_tick);
+        if heard.is_some_and(|heard| tick.wrapping_sub(heard) < self.params.timeout_ticks) {
+            return Look::Again(self.params.resend_ticks);
+        }
+        self.end(now, key);
+        Look::Done
     }
 
     /// The peer owes us something. `asks`: a message of its, rather than grants for one of ours.
@@ -211,4 +219,9 @@ impl Endpoint {
         self.queue_control(key, Body::NeedAck);
         Look::Again(pause)
     }
+}
+
+/// Rules TM-02, TM-03: pages or grants for the message are for us to give.
+fn is_ours(message: &MsgIn) -> bool {
+    message.has_all_granted() || message.place == Place::Waiting
 }

@@ -112,3 +112,51 @@ fn peers_without_an_rpc_give_way_to_others() {
     }
     assert_eq!(rig.homa.rpc_count(), 2);
 }
+
+/// The pool has one page, and the first message keeps it. Who waits for it and asks meanwhile
+/// stays; who is silent for a hundred ticks is gone, though the ball was in our court.
+#[test]
+fn a_request_that_waits_for_pages_goes_if_its_client_is_silent() {
+    let mut rig = Rig::with(Params::default(), 1);
+    rig.hear(PEER, 8, &Packet::Data(data(60_000, 0), &[0; 1000]));
+    for offset in (1000..60_000).step_by(1000) {
+        rig.hear(PEER, 8, &Packet::Data(data(60_000, offset), &[0; 1000]));
+    }
+    assert!(rig.serve().is_some());
+    for id in [10, 12] {
+        rig.hear(PEER, id, &Packet::Data(data(60_000, 0), &[0; 1000]));
+    }
+    let everything = Resend {
+        offset: 0,
+        length: None,
+        priority: 7,
+    };
+    for _ in 0..10 {
+        rig.pass(40);
+        rig.hear(PEER, 12, &Packet::Resend(everything));
+        assert_eq!(rig.sent(), [Out::Other(13, "BUSY")]);
+    }
+    let rpcs = [8, 10, 12].map(|id| rig.homa.server_rpc(RpcId(id | 1), PEER).is_some());
+    assert_eq!(rpcs, [true, false, true]);
+}
+
+/// The same for one that waits for a grant: eight others have all that may be granted at once.
+#[test]
+fn a_request_that_waits_for_grants_goes_if_its_client_is_silent() {
+    let mut rig = Rig::with(Params::default(), 400);
+    for id in 0..20 {
+        let data = Data {
+            incoming: 1000,
+            ..data(1_000_000, 0)
+        };
+        rig.hear(PEER, id * 2, &Packet::Data(data, &[0; 1000]));
+    }
+    rig.pass(130);
+    assert!(
+        rig.homa.rpc_count() <= 8,
+        "{} are left",
+        rig.homa.rpc_count()
+    );
+    rig.pass(130);
+    assert_eq!((rig.homa.rpc_count(), rig.homa.free_pages()), (0, 400));
+}
