@@ -59,6 +59,15 @@ impl Garbage {
         &self.frame[..len]
     }
 
+    /// A frame with no more wrong about it than who sends it.
+    pub fn carry(&self, from: Ip, common: &Common, packet: &Packet<'_>) -> Vec<u8> {
+        let mut frame = vec![0; FRAME_MAX];
+        let len = emit(common, packet, &mut frame[HEADERS_LEN..]);
+        frame.truncate(HEADERS_LEN + len);
+        self.write_ip(&mut frame, from, (146, HEADERS_LEN - ETHERNET_LEN + len));
+        frame
+    }
+
     fn below(&mut self, bound: usize) -> usize {
         self.rng.below(bound as u64) as usize
     }
@@ -216,15 +225,24 @@ impl Garbage {
     }
 
     fn ip(&mut self, protocol: u8, len: usize) {
-        self.ethernet([8, 0]);
-        let (from, to) = (self.sender(), octets(self.to));
-        let header = &mut self.frame[ETHERNET_LEN..HEADERS_LEN];
-        header.copy_from_slice(&[
-            0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        ]);
+        let from = self.from[self.rng.below(self.from.len() as u64) as usize];
+        let mut frame = std::mem::take(&mut self.frame);
+        self.write_ip(&mut frame, from, (protocol, len));
+        self.frame = frame;
+    }
+
+    /// Ethernet and IP headers of a packet that says it is so long.
+    fn write_ip(&self, frame: &mut [u8], from: Ip, (protocol, len): (u8, usize)) {
+        frame[..6].copy_from_slice(&self.to_mac);
+        frame[6..12].copy_from_slice(&self.from_mac);
+        frame[12..14].copy_from_slice(&[8, 0]);
+        let header = &mut frame[ETHERNET_LEN..HEADERS_LEN];
+        header.fill(0);
+        // Version 4, five words, "do not fragment", 64 hops.
+        (header[0], header[6], header[8], header[9]) = (0x45, 0x40, 64, protocol);
         header[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        header[12..16].copy_from_slice(&from);
-        header[16..20].copy_from_slice(&to);
+        header[12..16].copy_from_slice(&octets(from));
+        header[16..20].copy_from_slice(&octets(self.to));
         let sum = checksum(header);
         header[10..12].copy_from_slice(&sum);
     }
