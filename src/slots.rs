@@ -12,9 +12,16 @@ pub struct Key<T> {
 
 /// At most `capacity` values, each under a [`Key`]. The slot freed last is used first.
 pub struct Slots<T> {
-    values: slab::Slab<T>,
-    generations: Vec<u32>,
+    values: slab::Slab<Tenant<T>>,
+    /// Of the next tenant, whichever slot it gets, so that no slot must remember its last one.
+    next_generation: u32,
     capacity: usize,
+}
+
+/// A value and whose it is, side by side so that one look finds both.
+struct Tenant<T> {
+    generation: u32,
+    value: T,
 }
 
 impl<T> Slots<T> {
@@ -26,45 +33,45 @@ impl<T> Slots<T> {
         );
         Self {
             values: slab::Slab::new(),
-            generations: Vec::new(),
+            next_generation: 1,
             capacity,
         }
     }
 
     /// Puts a value in; `None`, and the value is dropped, if all slots are taken.
+    #[inline]
     pub fn insert(&mut self, value: T) -> Option<Key<T>> {
         self.insert_with(|_| value)
     }
 
     /// As [`Self::insert`], for a value that wants to know its own key.
+    #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(Key<T>) -> T) -> Option<Key<T>> {
         if self.is_full() {
             return None;
         }
+        let generation = self.next_generation;
+        // Zero is skipped so that a key of all zeroes is never valid.
+        self.next_generation = generation.wrapping_add(1).max(1);
         let entry = self.values.vacant_entry();
-        let index = entry.key();
-        if index == self.generations.len() {
-            self.generations.push(1);
-        }
-        let key = Key::from_parts(index as u32, self.generations[index]);
-        entry.insert(make(key));
+        let key = Key::from_parts(entry.key() as u32, generation);
+        entry.insert(Tenant {
+            generation,
+            value: make(key),
+        });
         Some(key)
     }
 
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
-        if *self.generations.get(key.index as usize)? != key.generation {
-            return None;
-        }
-        self.values.get(key.index as usize)
+        let tenant = self.values.get(key.index as usize)?;
+        (tenant.generation == key.generation).then_some(&tenant.value)
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
-        if *self.generations.get(key.index as usize)? != key.generation {
-            return None;
-        }
-        self.values.get_mut(key.index as usize)
+        let tenant = self.values.get_mut(key.index as usize)?;
+        (tenant.generation == key.generation).then_some(&mut tenant.value)
     }
 
     pub fn contains(&self, key: Key<T>) -> bool {
@@ -72,27 +79,33 @@ impl<T> Slots<T> {
     }
 
     /// Takes a value out; its key, and every copy of it, is stale from now on.
+    #[inline]
     pub fn remove(&mut self, key: Key<T>) -> Option<T> {
         self.get(key)?;
-        let generation = &mut self.generations[key.index as usize];
-        // Zero is skipped so that a key of all zeroes is never valid.
-        *generation = generation.wrapping_add(1).max(1);
-        Some(self.values.remove(key.index as usize))
+        Some(self.values.remove(key.index as usize).value)
     }
 
     /// The key of whoever lives in slot `index` now.
     #[inline]
     pub fn key_at(&self, index: u32) -> Option<Key<T>> {
-        self.values.get(index as usize)?;
-        Some(Key::from_parts(index, self.generations[index as usize]))
+        let tenant = self.values.get(index as usize)?;
+        Some(Key::from_parts(index, tenant.generation))
+    }
+
+    /// Whoever lives in slot `index` now, with its key.
+    #[inline]
+    pub fn at(&self, index: u32) -> Option<(Key<T>, &T)> {
+        let tenant = self.values.get(index as usize)?;
+        Some((Key::from_parts(index, tenant.generation), &tenant.value))
     }
 
     /// All values in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
-        let generations = &self.generations;
+        let key =
+            |index: usize, tenant: &Tenant<T>| Key::from_parts(index as u32, tenant.generation);
         self.values
             .iter()
-            .map(|(index, value)| (Key::from_parts(index as u32, generations[index]), value))
+            .map(move |(index, tenant)| (key(index, tenant), &tenant.value))
     }
 
     pub fn len(&self) -> usize {
@@ -103,6 +116,7 @@ impl<T> Slots<T> {
         self.values.is_empty()
     }
 
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.values.len() == self.capacity
     }

@@ -137,6 +137,12 @@ impl Grants {
         }
     }
 
+    /// Whether there may be something to grant.
+    #[inline]
+    pub fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// The next grant to send, best rank first; it counts as sent.
     #[inline]
     pub fn poll(&mut self) -> Option<Decision> {

@@ -153,6 +153,10 @@ impl Pool {
         !self.waiting.is_empty()
     }
 
+    pub fn waiter_count(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Pages that no message reaches into.
     pub fn free_pages(&self) -> u32 {
         self.free_count
@@ -160,6 +164,12 @@ impl Pool {
 
     pub fn pages(&self) -> u32 {
         self.users.len() as u32
+    }
+
+    /// The longest message that may ever fit, bytes.
+    #[inline]
+    pub fn len_max(&self) -> u32 {
+        self.pages() * BPAGE_LEN
     }
 
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {

@@ -121,13 +121,18 @@ impl Desk {
         }
     }
 
-    /// Does what is due after a turn at `self.now`, in which so many frames came.
+    /// What went out just now may have completed pushes.
     #[inline]
-    pub(super) fn end_turn(&mut self, homa: &mut Endpoint, since: Duration, frames: usize) {
-        // What went out just now may have completed pushes.
+    pub(super) fn drain(&mut self, homa: &mut Endpoint) {
         while let Some(event) = homa.poll_event() {
             self.on_event(homa, event);
         }
+    }
+
+    /// Does what is due after a turn at `self.now`, in which so many frames came.
+    #[inline]
+    pub(super) fn end_turn(&mut self, homa: &mut Endpoint, since: Duration, frames: usize) {
+        self.drain(homa);
         // A full burst means that more is waiting, which may be what some grace is there for.
         if frames < RX_BURST {
             self.lived = self.lived + since.min(TICK);

@@ -155,14 +155,18 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
 
     /// On a datagram queue: a token that fails with `NoDestination`.
     pub fn push(&mut self, qd: QDesc, view: &SgaView) -> Result<QToken, Error> {
-        self.desk.push(self.poller.homa(), qd, view)
+        let qt = self.desk.push(self.poller.homa(), qd, view)?;
+        self.send();
+        Ok(qt)
     }
 
     /// Sends a datagram: the reply to one that was popped, if there is such a one, or a new one.
     /// The buffer may be freed at any time. Its bytes must stay until the token completes: for
     /// short messages once a copy is on its way, for long ones once the peer has them.
     pub fn pushto(&mut self, qd: QDesc, view: &SgaView, to: Addr) -> Result<QToken, Error> {
-        self.desk.pushto(self.poller.homa(), qd, view, to)
+        let qt = self.desk.pushto(self.poller.homa(), qd, view, to)?;
+        self.send();
+        Ok(qt)
     }
 
     /// Asks for the next whole message; of one longer than `size` the rest is cut off.
@@ -179,7 +183,11 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         to: Addr,
         cookie: u64,
     ) -> Result<(QToken, u64), Error> {
-        self.desk.call(self.poller.homa(), qd, request, to, cookie)
+        let started = self
+            .desk
+            .call(self.poller.homa(), qd, request, to, cookie)?;
+        self.send();
+        Ok(started)
     }
 
     /// Answers a request popped from a native queue. If its client is gone this succeeds all the
@@ -193,8 +201,10 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         response: &SgaView,
         want_token: bool,
     ) -> Result<Option<QToken>, Error> {
-        self.desk
-            .reply(self.poller.homa(), qd, id, peer, response, want_token)
+        let homa = self.poller.homa();
+        let qt = self.desk.reply(homa, qd, id, peer, response, want_token)?;
+        self.send();
+        Ok(qt)
     }
 
     /// What is known of a popped message; `Invalid` for other buffers.
@@ -263,6 +273,16 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
 
     pub const fn poller(&self) -> &Poller<D> {
         &self.poller
+    }
+
+    /// Sends what was just given, unless results wait: then the application has more to do, and
+    /// the next turn sends all of it in one burst.
+    #[inline]
+    fn send(&mut self) {
+        if !self.desk.tokens.has_results() {
+            self.poller.send(self.desk.now);
+            self.desk.drain(self.poller.homa());
+        }
     }
 
     /// One turn of the loop; tells its time.

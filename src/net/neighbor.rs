@@ -244,6 +244,11 @@ impl Neighbors {
         self.requests.pop_front()
     }
 
+    pub(super) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    #[inline]
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -33,6 +33,11 @@ impl Outbox {
         }
     }
 
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.arp.is_empty() && self.icmp_count == 0
+    }
+
     /// Tells whether there was room.
     pub(super) fn push_arp(&mut self, arp: Arp) -> bool {
         let has_room = self.arp.len() < ARP_MAX;

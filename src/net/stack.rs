@@ -84,6 +84,7 @@ impl Stack {
         self.neighbors.link(now, peer, hop)
     }
 
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.neighbors.poll_event()
     }
@@ -154,9 +155,18 @@ impl Stack {
         self.neighbors.poll_timeout()
     }
 
+    #[inline]
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        self.neighbors.handle_timeout(now);
+        if self.neighbors.poll_timeout().is_some_and(|at| at <= now) {
+            self.neighbors.handle_timeout(now);
+        }
+    }
+
+    /// Whether [`Self::poll_transmit`] has a frame.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty() || self.neighbors.has_requests()
     }
 
     /// Bytes of the largest Homa packet to this peer.

@@ -81,6 +81,14 @@ impl<D: Device> Poller<D> {
         received
     }
 
+    /// Sends what can be sent, without a whole turn: right after the application gave something
+    /// to send.
+    #[inline]
+    pub fn send(&mut self, now: Instant) {
+        self.resolve(now);
+        self.transmit(now);
+    }
+
     /// When a turn is needed even if nothing arrives.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match (self.homa.poll_timeout(), self.net.poll_timeout()) {
@@ -154,13 +162,7 @@ impl<D: Device> Poller<D> {
             self.homa.handle_timeout(now);
             self.net.handle_timeout(now);
         }
-        while let Some(ip) = self.homa.poll_unresolved() {
-            match self.net.link(now, ip) {
-                Ok(Some(link)) => self.homa.handle_peer_up(ip, link),
-                Ok(None) => {}
-                Err(error) => self.homa.handle_peer_failed(now, ip, error),
-            }
-        }
+        self.resolve(now);
         while let Some(event) = self.net.poll_event() {
             match event {
                 net::Event::Up { peer, link } => self.homa.handle_peer_up(peer, link),
@@ -168,6 +170,18 @@ impl<D: Device> Poller<D> {
                     self.homa.handle_peer_failed(now, peer, error);
                 }
                 net::Event::Gone { peer, .. } => self.homa.handle_peer_lost(peer),
+            }
+        }
+    }
+
+    /// Finds the way to peers that the transport has just heard of.
+    #[inline]
+    fn resolve(&mut self, now: Instant) {
+        while let Some(ip) = self.homa.poll_unresolved() {
+            match self.net.link(now, ip) {
+                Ok(Some(link)) => self.homa.handle_peer_up(ip, link),
+                Ok(None) => {}
+                Err(error) => self.homa.handle_peer_failed(now, ip, error),
             }
         }
     }
@@ -183,23 +197,25 @@ impl<D: Device> Poller<D> {
     fn transmit(&mut self, now: Instant) {
         let mut looped = 0;
         for _ in 0..self.device.tx_room().min(TX_BURST) {
-            let slot = self.device.tx_slot();
-            if let Some((frame, meta)) = self.net.poll_transmit(now, slot) {
+            if self.net.has_output()
+                && let Some((frame, meta)) = self.net.poll_transmit(now, self.device.tx_slot())
+            {
                 self.device.tx_commit(frame, meta);
                 continue;
             }
+            if !self.homa.has_output() || looped == LOOPED_MAX {
+                break;
+            }
+            let slot = self.device.tx_slot();
             let Some(sent) = self.homa.poll_transmit(now, &mut slot[NET_ROOM..]) else {
                 break;
             };
             if let Some(own) = sent.link.as_loopback() {
+                let packet = NET_ROOM..NET_ROOM + usize::from(sent.len);
                 self.looped.clear();
-                self.looped
-                    .extend_from_slice(&slot[NET_ROOM..NET_ROOM + usize::from(sent.len)]);
+                self.looped.extend_from_slice(&slot[packet]);
                 self.deliver_looped(now, own);
                 looped += 1;
-                if looped == LOOPED_MAX {
-                    break;
-                }
             } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
                 self.device.tx_commit(frame, meta);
             }

@@ -95,9 +95,7 @@ impl Endpoint {
             state: State::Sending(MsgOut::new(payload, len, cut, now, notify)),
         });
         let key = key.ok_or(Error::Exhausted)?;
-        let peer = self.peers.get_mut(peer);
-        peer.rpc_count += 1;
-        peer.used_at = Some(now);
+        self.peers.get_mut(peer).on_rpc(now);
         self.stats.requests += 1;
         self.file_out(key);
         self.file_timer(now, key, self.params.resend_ticks);
@@ -259,8 +257,8 @@ impl Endpoint {
                     std::mem::replace(&mut out.notify, Notify::Never),
                     Err(error),
                 );
-                self.drop_out(now, out);
                 self.drop_in(now, key, message);
+                self.drop_out(now, out);
             }
             State::Done(Ok(whole)) => {
                 self.release(now, whole.run);

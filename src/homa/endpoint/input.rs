@@ -2,17 +2,14 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::{Event, Notify, Payload, RpcKey, RunKey};
+use crate::homa::event::{Event, Notify, RpcKey, RunKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::{Link, Peer};
-use crate::homa::pool::BPAGE_LEN;
 use crate::homa::rpc::{Rpc, State, Whole};
 use crate::slots::Key;
 use crate::time::Instant;
-use crate::wire::homa::{
-    self as wire, Ack, Common, Cutoffs, Data, Grant, MAX_MESSAGE_LEN, Packet, Resend, RpcId,
-};
+use crate::wire::homa::{self as wire, Ack, Common, Cutoffs, Data, Grant, Packet, Resend, RpcId};
 
 use super::{Body, Control, Endpoint, Verdict, waiter};
 
@@ -86,7 +83,10 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Up(link);
         for key in std::mem::take(&mut peer.parked) {
-            self.file_out(key);
+            if let Some(out) = self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut) {
+                out.is_parked = false;
+                self.file_out(key);
+            }
         }
     }
 
@@ -98,14 +98,24 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Unknown;
         for key in std::mem::take(&mut peer.parked) {
-            self.abort(now, key, error);
+            // The response may have come whole meanwhile: then nothing waits to be sent.
+            if self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut).is_some() {
+                self.abort(now, key, error);
+            }
         }
     }
 
-    /// The link to a peer is void: the next packet to it asks for a new one.
+    /// The link to a peer is void: a new one is asked for if something waits for it, or by the
+    /// next packet.
     pub fn handle_peer_lost(&mut self, ip: Ip) {
-        if let Some(peer) = self.peers.find(ip) {
-            self.peers.get_mut(peer).link = Link::Unknown;
+        let Some(peer) = self.peers.find(ip) else {
+            return;
+        };
+        let peer = self.peers.get_mut(peer);
+        peer.link = Link::Unknown;
+        if !peer.parked.is_empty() {
+            peer.link = Link::Asked;
+            self.unresolved.push_back(ip);
         }
     }
 
@@ -124,6 +134,7 @@ impl Endpoint {
     }
 
     /// A peer whose link the network layer should find, told once.
+    #[inline]
     pub fn poll_unresolved(&mut self) -> Option<Ip> {
         self.unresolved.pop_front()
     }
@@ -159,6 +170,9 @@ impl Endpoint {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
+        if data.message_length > self.pool.len_max() {
+            return self.refuse_too_long(arrival);
+        }
         let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
@@ -184,30 +198,34 @@ impl Endpoint {
         self.receive(arrival.now, key, data, payload)
     }
 
+    /// A message longer than all pages together would wait for them for ever.
+    #[cold]
+    fn refuse_too_long(&mut self, arrival: &Arrival) -> Verdict {
+        self.stats.too_long += 1;
+        if let Some(key) = self.find(arrival)
+            && let Some(State::Sending(_)) = self.rpcs.get(key).map(|rpc| &rpc.state)
+        {
+            self.abort(arrival.now, key, Error::MessageTooLong);
+        }
+        Verdict::Dropped
+    }
+
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
     fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
         let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
         let peer = self.peers.get_mut(key);
+        let may_tell = theirs != ours && peer.may_send_cutoffs(tick);
         if peer.on_version(arrival.now, theirs, ours, self.params.restart_after) {
             self.stats.restarts += 1;
-            self.forget_servers_of(arrival.now, key);
+            self.end_servers_of(arrival.now, key);
         }
-        if theirs != ours && self.peers.get_mut(key).may_send_cutoffs(tick) {
+        if may_tell {
             self.queue(Control {
                 peer: key,
                 common: arrival.answer(),
                 body: Body::Cutoffs,
             });
         }
-    }
-
-    /// A peer's earlier life is over: nobody waits for an answer, and its ids may come again.
-    #[cold]
-    fn forget_servers_of(&mut self, now: Instant, peer: Key<Peer>) {
-        let is_its = |rpc: &Rpc| rpc.peer == peer && !rpc.id.is_client();
-        let rpcs: Vec<_> = self.rpcs.iter().filter(|(_, rpc)| is_its(rpc)).collect();
-        let keys: Vec<_> = rpcs.into_iter().map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.end(now, key));
     }
 
     /// Makes a server RPC for a request that is new.
@@ -249,9 +267,7 @@ impl Endpoint {
         self.server_count += 1;
         self.servers
             .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
-        let peer = self.peers.get_mut(peer);
-        peer.rpc_count += 1;
-        peer.used_at = Some(arrival.now);
+        self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
     }
 
@@ -351,33 +367,24 @@ impl Endpoint {
             Place::Waiting => {
                 self.stats.page_waits += 1;
                 self.pool.wait(waiter(key, &message));
+                let tick = self.wheel.tick();
+                if let Some(rpc) = self.rpcs.get_mut(key) {
+                    rpc.asked_tick = tick;
+                }
                 self.file_timer(now, key, self.params.resend_ticks);
             }
         }
         message
     }
 
-    /// A run for a new message; if pages are short, one that clients do not acknowledge anyway.
-    fn alloc_run(&mut self, now: Instant, len: u32) -> Option<RunKey> {
-        /// The longest message takes so many.
-        const PAGES_MAX: u32 = MAX_MESSAGE_LEN.div_ceil(BPAGE_LEN);
-        let mut run = self.pool.alloc(len);
-        for _ in 0..PAGES_MAX {
-            let holds_pages = |out: &MsgOut| matches!(out.payload, Payload::Received { .. });
-            if run.is_some() || !self.give_up_unacked(now, holds_pages) {
-                break;
-            }
-            run = self.pool.alloc(len);
-        }
-        run
-    }
-
     fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
         if message.granted < message.len {
             let (birth, len) = (message.birth, message.len);
-            message.grantee =
-                self.grants
-                    .on_start(key, birth, len, message.received, message.granted);
+            // No more than our own limit is believed, or a few packets would stop all grants.
+            let granted = message.granted.min(self.params.unsched_bytes);
+            message.grantee = self
+                .grants
+                .on_start(key, birth, len, message.received, granted);
         }
     }
 
@@ -487,6 +494,10 @@ impl Endpoint {
         let Some(key) = self.find(arrival) else {
             return self.on_resend_unknown(arrival);
         };
+        if self.has_waited_out(key) {
+            self.stats.page_waits_over += 1;
+            return Verdict::Dropped;
+        }
         let (tick, interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
@@ -565,8 +576,9 @@ impl Endpoint {
             self.stats.late_unknowns += 1;
             return Verdict::Dropped;
         };
-        out.owe(0..out.sent, priority, tick, interval);
-        self.file_out(key);
+        if out.owe(0..out.sent, priority, tick, interval) {
+            self.file_out(key);
+        }
         Verdict::Taken
     }
 
@@ -575,7 +587,7 @@ impl Endpoint {
         match self.find(arrival).and_then(|key| self.rpcs.get_mut(key)) {
             Some(rpc) => {
                 rpc.heard_tick = tick;
-                rpc.ask_interval = (rpc.ask_interval * 2).min(longest);
+                rpc.ask_interval = rpc.ask_interval.saturating_mul(2).min(longest);
                 Verdict::Taken
             }
             None => {
@@ -586,15 +598,15 @@ impl Endpoint {
     }
 
     fn on_cutoffs(&mut self, arrival: &Arrival, cutoffs: Cutoffs) -> Verdict {
+        if cutoffs.version == 0 {
+            // Naming it, we would look as if we had restarted.
+            self.stats.out_of_place += 1;
+            return Verdict::Dropped;
+        }
         let Some(peer) = self.peers.find(arrival.from.ip) else {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;
         };
-        if cutoffs.version == 0 {
-            // Our DATA would say "none seen", and the peer would think that we restarted.
-            self.stats.out_of_place += 1;
-            return Verdict::Dropped;
-        }
         self.peers.get_mut(peer).cutoffs = cutoffs;
         Verdict::Taken
     }
@@ -659,15 +671,15 @@ impl Endpoint {
             rpc.heard_tick = tick;
             rpc.asked_tick = tick;
             let Some(message) = rpc.msg_in_mut() else {
+                debug_assert!(false, "an RPC without a message still waited");
+                self.pool.release(run);
                 continue;
             };
             message.place = Place::Run(run);
-            let (birth, len, granted) = (message.birth, message.len, message.granted);
-            if granted < len {
-                let grantee = self.grants.on_start(key, birth, len, 0, granted);
-                if let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) {
-                    message.grantee = grantee;
-                }
+            if message.granted < message.len {
+                let granted = message.granted.min(self.params.unsched_bytes);
+                let (birth, len) = (message.birth, message.len);
+                message.grantee = self.grants.on_start(key, birth, len, 0, granted);
             }
             let priority = self.params.num_priorities.saturating_sub(2);
             let resend = Resend {

@@ -4,6 +4,7 @@ mod app;
 mod input;
 mod leave;
 mod output;
+mod room;
 mod ticks;
 
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::{Cut, MsgOut};
 use crate::homa::outgoing::Outgoing;
 use crate::homa::params::Params;
-use crate::homa::peer::{Link, Peers};
+use crate::homa::peer::{Link, Peer, Peers};
 use crate::homa::pool::{Pool, Waiter};
 use crate::homa::rpc::{Rpc, State};
 use crate::homa::socket::Sockets;
@@ -28,7 +29,7 @@ use crate::homa::timer::Wheel;
 use crate::keyed::Keyed;
 use crate::mem::Region;
 use crate::rng::Rng;
-use crate::slots::Slots;
+use crate::slots::{Key, Slots};
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
 
@@ -119,6 +120,8 @@ counters! {
         malformed,
         /// DATA packets with an impossible length or place.
         bad_data,
+        /// DATA packets of messages longer than all receive pages together.
+        too_long,
         /// Packets for RPCs that do not exist.
         unknown_rpc,
         /// Packets for ports that are not open.
@@ -143,6 +146,8 @@ counters! {
         control_no_link,
         /// Messages that waited for receive pages.
         page_waits,
+        /// RESENDs not answered because their message has waited for receive pages for too long.
+        page_waits_over,
         /// Bytes dropped while their message waited for receive pages.
         page_wait_bytes,
         /// RPC_UNKNOWN packets ignored because part of the response was here.
@@ -169,6 +174,8 @@ impl Endpoint {
             return Err(Error::Invalid);
         }
         let keyed = Keyed::new(rng.next_u64());
+        // The finished memory goes by the peer's incarnation, which must not start over before.
+        let peer_idle = params.peer_idle.max(params.finished_for);
         Ok(Self {
             pool,
             region,
@@ -176,7 +183,7 @@ impl Endpoint {
             servers: Table::new(params.rpcs_max, keyed),
             server_count: 0,
             unacked: VecDeque::new(),
-            peers: Peers::new(params.peers_max, params.peer_idle, keyed),
+            peers: Peers::new(params.peers_max, peer_idle, keyed),
             sockets: Sockets::new(params.sockets_max, &mut rng),
             outgoing: Outgoing::default(),
             grants: Grants::new(&params),
@@ -247,18 +254,37 @@ impl Endpoint {
             self.rpcs.len(),
             "RPCs counted at their peers"
         );
-        for (_, rpc) in self.rpcs.iter() {
-            match &rpc.state {
-                State::Sending(out) | State::Replying(out) => check_out(out),
-                State::Receiving(out, message) => {
-                    check_out(out);
-                    check_in(message);
-                }
-                State::Incoming(message) => check_in(message),
-                State::Done(_) | State::Requested(_) | State::InService => {}
+        let mut waiting = 0;
+        for (key, rpc) in self.rpcs.iter() {
+            let (out, message) = match &rpc.state {
+                State::Sending(out) | State::Replying(out) => (Some(out), None),
+                State::Receiving(out, message) => (Some(out), Some(message)),
+                State::Incoming(message) => (None, Some(message)),
+                State::Done(_) | State::Requested(_) | State::InService => continue,
                 State::Moving => panic!("an RPC was left between two states"),
+            };
+            assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
+            if let Some(out) = out {
+                self.check_out(key, out);
+            }
+            if let Some(message) = message {
+                check_in(message);
+                waiting += usize::from(rpc.is_waiting());
             }
         }
+        assert_eq!(
+            waiting,
+            self.pool.waiter_count(),
+            "RPCs that wait for pages"
+        );
+    }
+
+    fn check_out(&self, key: RpcKey, out: &MsgOut) {
+        assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
+        let is_filed = out.is_parked || self.outgoing.contains(key);
+        assert!(is_filed || !out.is_sendable(), "not to be sent: {out:?}");
+        let is_owed = out.is_parked || out.retransmit_filed;
+        assert!(is_owed || !out.owes(), "not to be sent again: {out:?}");
     }
 
     /// Bytes of payload in a full packet to `ip`.
@@ -314,8 +340,11 @@ impl Endpoint {
     #[inline]
     fn finished_name(&self, id: RpcId, from: Addr, incarnation: u32) -> Name {
         let host = from.ip.0 ^ u128::from(incarnation) << 64;
-        // The Linux module counts ids up by two; ours have their count above the slot.
-        let count = (id.0 >> 1).wrapping_add(id.0 >> (SLOT_BITS + 1));
+        // The Linux module counts ids up by two from 2 on; ours have their count above the slot.
+        let count = match id.0 >> (2 * SLOT_BITS) {
+            0 => id.0 >> 1,
+            _ => id.0 >> (SLOT_BITS + 1),
+        };
         Name {
             hash: self.servers.hash(host, from.port, id.0),
             place: self.servers.hash(host, from.port, 0).wrapping_add(count),
@@ -345,21 +374,14 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
-        let peer = self.peers.get_mut(rpc.peer);
-        match peer.link {
-            Link::Up(_) => {}
-            Link::Asked => {
-                peer.parked.push(key);
-                return;
-            }
-            Link::Unknown => {
-                peer.link = Link::Asked;
-                peer.parked.push(key);
-                self.unresolved.push_back(peer.ip);
-                return;
-            }
-        }
+        let peer = rpc.peer;
         let Some(out) = rpc.msg_out_mut() else { return };
+        if !matches!(self.peers.get(peer).link, Link::Up(_)) {
+            if !std::mem::replace(&mut out.is_parked, true) {
+                self.park(peer, key);
+            }
+            return;
+        }
         if out.is_sendable() {
             if out.is_one_packet() {
                 self.outgoing.file_short(key);
@@ -370,6 +392,21 @@ impl Endpoint {
         if out.owes() && !out.retransmit_filed {
             out.retransmit_filed = true;
             self.outgoing.file_retransmit(key);
+        }
+    }
+
+    /// Files an RPC until its peer's link is up, and asks for the link.
+    #[cold]
+    fn park(&mut self, peer: Key<Peer>, key: RpcKey) {
+        let (peer, rpcs) = (self.peers.get_mut(peer), &self.rpcs);
+        if peer.parked.len() == peer.parked.capacity() {
+            // Those that ended meanwhile must not add up.
+            peer.parked.retain(|&parked| rpcs.contains(parked));
+        }
+        peer.parked.push(key);
+        if peer.link == Link::Unknown {
+            peer.link = Link::Asked;
+            self.unresolved.push_back(peer.ip);
         }
     }
 
@@ -397,13 +434,14 @@ impl Endpoint {
         }
         let peer = self.peers.get_mut(rpc.peer);
         peer.rpc_count -= 1;
-        peer.used_at = Some(now);
+        peer.used_at = now;
         self.outgoing.unfile(key);
         match rpc.state {
             State::Sending(out) | State::Replying(out) => self.drop_out(now, out),
             State::Receiving(out, message) => {
-                self.drop_out(now, out);
+                // First it waits for pages no more: those of the request may come free.
                 self.drop_in(now, key, message);
+                self.drop_out(now, out);
             }
             State::Incoming(message) => self.drop_in(now, key, message),
             State::Done(Ok(whole)) | State::Requested(whole) => {
@@ -411,41 +449,6 @@ impl Endpoint {
             }
             State::Done(Err(_)) | State::InService | State::Moving => {}
         }
-    }
-
-    /// Whether one more request may come in: a quarter of the slots is left for our own calls, or
-    /// else nested RPCs would wait for each other.
-    fn may_serve(&self) -> bool {
-        let servers_max = self.params.rpcs_max - self.params.rpcs_max / 4;
-        self.server_count < servers_max && !self.rpcs.is_full()
-    }
-
-    /// Most are acknowledged in the end: those before the first living one leave the list.
-    fn trim_unacked(&mut self) {
-        while let Some(first) = self.unacked.front()
-            && !self.rpcs.contains(*first)
-        {
-            self.unacked.pop_front();
-        }
-    }
-
-    /// Ends the RPC that waits longest for an ack it will not get, if there is one whose response
-    /// `is_fit`. True if so.
-    fn give_up_unacked(&mut self, now: Instant, is_fit: impl Fn(&MsgOut) -> bool) -> bool {
-        /// RPCs looked at, at most.
-        const LOOKS_MAX: usize = 64;
-        self.trim_unacked();
-        let fits = |key: &RpcKey| match self.rpcs.get(*key).map(|rpc| &rpc.state) {
-            Some(State::Replying(out)) => is_fit(out),
-            Some(_) | None => false,
-        };
-        let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
-        let Some(key) = found.and_then(|place| self.unacked.remove(place)) else {
-            return false;
-        };
-        self.stats.unacked += 1;
-        self.end(now, key);
-        true
     }
 
     /// Gives back what an outgoing message held.
@@ -495,10 +498,6 @@ fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
     }
 }
 
-fn check_out(out: &MsgOut) {
-    assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
-}
-
 fn check_in(message: &MsgIn) {
     assert!(
         message.granted <= message.len && message.received <= message.len,
@@ -508,3 +507,5 @@ fn check_in(message: &MsgIn) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_adverse;

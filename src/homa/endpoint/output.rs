@@ -25,6 +25,12 @@ struct Piece {
 }
 
 impl Endpoint {
+    /// Whether [`Self::poll_transmit`] may have a packet.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !self.control.is_empty() || self.grants.has_changed() || !self.outgoing.is_empty()
+    }
+
     /// Writes the next packet, Homa header and payload, to the start of `room`, which must hold
     /// `Params::packet_max` bytes.
     ///
@@ -219,7 +225,9 @@ impl Endpoint {
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
-        rpc.msg_in_mut()?.granted = decision.offset;
+        let message = rpc.msg_in_mut()?;
+        // The sender may have announced more than we counted.
+        message.granted = message.granted.max(decision.offset);
         let link = self.link_for_control(peer)?;
         let len = Grant {
             offset: decision.offset,

@@ -75,7 +75,7 @@ impl Rig {
     /// Lets `ticks` pass, and gives what was sent at each, from the first.
     fn pass(&mut self, ticks: u32) -> Vec<Vec<Out>> {
         let tick = |_| {
-            self.now = self.now + self.homa.params().tick;
+            self.now += self.homa.params().tick;
             self.homa.handle_timeout(self.now);
             while self.homa.due_left {
                 self.homa.handle_timeout(self.now);

@@ -167,6 +167,12 @@ impl<P, R> Tokens<P, R> {
         Some((self.token(key), result))
     }
 
+    /// Whether a result waits for whoever asks.
+    #[inline]
+    pub fn has_results(&self) -> bool {
+        self.oldest != NONE
+    }
+
     /// Tokens alive: pending, or with a result that nobody consumed.
     pub fn len(&self) -> usize {
         self.slots.len()

@@ -39,7 +39,7 @@ fn a_late_copy_of_a_request_that_was_acknowledged_does_not_run() {
     rig.hear(PEER, 8, &Packet::Resend(everything));
     assert_eq!(rig.sent(), []);
     // After 10 s nobody remembers.
-    rig.now = rig.now + Duration::secs(10);
+    rig.now += Duration::secs(10);
     assert!(rig.request(PEER, 8, b"once"));
 }
 
@@ -139,7 +139,7 @@ fn a_restarted_client_is_not_taken_for_its_earlier_self() {
     rig.request(PEER, 12, b"answered");
     rig.answer(10);
     rig.sent();
-    rig.now = rig.now + Duration::millis(100);
+    rig.now += Duration::millis(100);
     // The new life knows no cutoffs of ours; its first request is in two packets.
     for (id, offset) in [(8, 0), (8, 1000), (10, 0), (10, 1000), (12, 0), (12, 1000)] {
         let data = Data {
