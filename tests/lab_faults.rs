@@ -332,10 +332,8 @@ fn flood(from: usize, seed: u64, sent: &AtomicU64) {
     let mut socket = packet_socket(INDICES[from]);
     let host = 2 - from as u8;
     let to = (MACS[1 - from], Ip::v4(10, 9, 0, host));
-    // Some claims to come from the other honest host, whose link address is not this one.
-    let strangers = (100..200)
-        .chain([3 - host])
-        .map(|last| Ip::v4(10, 9, 0, last));
+    // Not in the name of an honest host: whoever may answer ARP for it cuts it off anyway.
+    let strangers = (100..200).map(|last| Ip::v4(10, 9, 0, last));
     let mut garbage = Garbage::new(
         seed,
         to,
@@ -406,7 +404,8 @@ fn calls_end_while_garbage_floods_both_hosts_and_work_after_it() {
             stats.unknown_rpc,
         );
         assert!(sent > flood_len(), "the flooders could not send");
-        assert!(stats.malformed > 0 && answered > 0);
+        assert!(stats.malformed > 0);
+        until_answered(&mut client);
         (0..100).for_each(|_| assert_eq!(client.call(SERVER, 20_000), Ok(())));
     });
 }
