@@ -1,6 +1,7 @@
 //! What is known of each host we talk to.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 use arrayvec::ArrayVec;
 
@@ -29,6 +30,8 @@ pub struct Peer {
     pub uses_ours_since: Option<Instant>,
     /// Goes up when the peer restarts; what belongs to an earlier one is void.
     pub incarnation: u32,
+    /// A secret number of its own: where its names start in the memory of finished RPCs.
+    pub place: u64,
     /// RPCs that wait for the link.
     pub parked: Vec<RpcKey>,
     /// RPCs alive with this peer.
@@ -64,7 +67,7 @@ pub struct Peers {
 }
 
 impl Peer {
-    fn new(ip: Ip, now: Instant) -> Self {
+    fn new(ip: Ip, place: u64, now: Instant) -> Self {
         // Until it tells us, all unscheduled bytes go one level below the top.
         // Source: HomaModule homa_peer.c `homa_peer_alloc`.
         let unsched_cutoffs = [0, 0, 0, 0, 0, 0, MAX_MESSAGE_LEN, 0];
@@ -77,6 +80,7 @@ impl Peer {
             },
             uses_ours_since: None,
             incarnation: 0,
+            place,
             parked: Vec::new(),
             rpc_count: 0,
             had_rpcs: false,
@@ -204,7 +208,8 @@ impl Peers {
         if self.slots.is_full() {
             self.forget_one(now)?;
         }
-        let key = self.slots.insert(Peer::new(ip, now))?;
+        let place = self.by_ip.hasher().hash_one(ip);
+        let key = self.slots.insert(Peer::new(ip, place, now))?;
         self.by_ip.insert(ip, key);
         self.last = Some((ip, key));
         Some(key)
@@ -276,7 +281,7 @@ mod tests {
     /// Rules PE-01, PE-09: one level below the top until told, then the inclusive cutoffs.
     #[test]
     fn unscheduled_priority_follows_the_peers_cutoffs() {
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         assert_eq!(
             (
                 peer.unsched_priority(1),
@@ -296,7 +301,7 @@ mod tests {
             client_id: RpcId(id),
             server_port: 9,
         };
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         (0..16).for_each(|id| peer.save_ack(ack(id)).unwrap());
         assert_eq!(peer.save_ack(ack(16)), Err(ack(16)));
         assert_eq!(peer.take_ack(), Some(ack(15)));
@@ -336,7 +341,7 @@ mod tests {
     #[test]
     fn a_peer_that_forgets_our_cutoffs_after_long_use_has_restarted() {
         let after = Duration::millis(100);
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         assert!(!peer.on_version(Instant(0), 0, 1, after));
         assert!(!peer.on_version(Instant(5), 1, 1, after));
         assert!(!peer.on_version(Instant(after.0 + 4), 0, 1, after));
@@ -347,7 +352,7 @@ mod tests {
 
     #[test]
     fn resends_to_one_peer_are_few_in_a_tick() {
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         let sent = (0..20).filter(|_| peer.may_resend(4, 8)).count();
         assert_eq!(sent, 8);
         assert!(peer.may_resend(5, 8));

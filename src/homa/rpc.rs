@@ -21,6 +21,8 @@ pub struct Rpc {
     pub port: u16,
     /// The user's, told when a client RPC is done.
     pub tag: u64,
+    /// A server RPC's keyed hash, under which it is filed.
+    pub hash: u64,
     /// The peer's incarnation when the RPC began.
     pub incarnation: u32,
     /// When the peer was last heard, or last had nothing to tell.

@@ -86,6 +86,7 @@ impl Endpoint {
             socket,
             port,
             tag,
+            hash: 0,
             incarnation,
             heard_tick: tick,
             asked_tick: tick,

@@ -11,7 +11,7 @@ use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{self as wire, Ack, Common, Cutoffs, Data, Grant, Packet, Resend, RpcId};
 
-use super::{Body, Control, Endpoint, Verdict, waiter};
+use super::{Body, Control, Endpoint, Verdict, finished_name, waiter};
 
 /// Where a packet comes from and which RPC it is for.
 #[derive(Clone, Copy)]
@@ -234,8 +234,11 @@ impl Endpoint {
             self.stats.unknown_port += 1;
             return Err(Verdict::PortUnreachable);
         };
-        let incarnation = self.peers.get(peer).incarnation;
-        let name = self.finished_name(arrival.id, arrival.from, incarnation);
+        let hash = self.server_hash(arrival.id, arrival.from.ip);
+        let Peer {
+            incarnation, place, ..
+        } = *self.peers.get(peer);
+        let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
         if self.finished.contains(arrival.now, name) {
             self.stats.late_requests += 1;
             return Err(Verdict::Dropped);
@@ -252,6 +255,7 @@ impl Endpoint {
             socket,
             port: arrival.port,
             tag: 0,
+            hash,
             incarnation,
             heard_tick: tick,
             asked_tick: tick,
@@ -265,8 +269,7 @@ impl Endpoint {
             return Err(Verdict::Dropped);
         };
         self.server_count += 1;
-        self.servers
-            .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
+        self.servers.insert(hash, key.index());
         self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
     }
@@ -533,8 +536,11 @@ impl Endpoint {
         };
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
-            let incarnation = self.peers.get(peer).incarnation;
-            let name = self.finished_name(arrival.id, arrival.from, incarnation);
+            let hash = self.server_hash(arrival.id, arrival.from.ip);
+            let Peer {
+                incarnation, place, ..
+            } = *self.peers.get(peer);
+            let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
             if self.finished.contains(arrival.now, name) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 self.stats.late_requests += 1;

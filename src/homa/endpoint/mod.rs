@@ -36,6 +36,9 @@ use crate::wire::homa::{DATA_LEN, RpcId};
 /// Bits of an id that name the client's slot.
 const SLOT_BITS: u32 = 20;
 
+/// An odd number with its ones well spread: the golden ratio's fraction.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The transport of one runtime.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -303,14 +306,19 @@ impl Endpoint {
     #[inline]
     fn find_client(&self, id: RpcId) -> Option<RpcKey> {
         let slot = (id.0 >> 1) as u32 & ((1 << SLOT_BITS) - 1);
-        let key = self.rpcs.key_at(slot)?;
-        (self.rpcs.get(key)?.id == id).then_some(key)
+        let (key, rpc) = self.rpcs.at(slot)?;
+        (rpc.id == id).then_some(key)
     }
 
     /// The server RPC that `from` calls by `id`'s other side.
     #[inline]
     fn find_server(&self, id: RpcId, from: Addr) -> Option<RpcKey> {
-        let slot = self.servers.find(self.server_hash(id, from.ip), |slot| {
+        self.find_hashed(self.server_hash(id, from.ip), id, from)
+    }
+
+    #[inline]
+    fn find_hashed(&self, hash: u64, id: RpcId, from: Addr) -> Option<RpcKey> {
+        let slot = self.servers.find(hash, |slot| {
             self.rpc_at(slot)
                 .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
         })?;
@@ -328,27 +336,13 @@ impl Endpoint {
     }
 
     fn rpc_at(&self, slot: u32) -> Option<&Rpc> {
-        self.rpcs.get(self.rpcs.key_at(slot)?)
+        self.rpcs.at(slot).map(|(_, rpc)| rpc)
     }
 
+    #[inline]
     fn server_hash(&self, id: RpcId, from: Ip) -> u64 {
         // Acks do not tell the client's port, so it is left out here.
         self.servers.hash(from.0, 0, id.0)
-    }
-
-    /// What a server RPC of one life of its client is remembered by when it is over.
-    #[inline]
-    fn finished_name(&self, id: RpcId, from: Addr, incarnation: u32) -> Name {
-        let host = from.ip.0 ^ u128::from(incarnation) << 64;
-        // The Linux module counts ids up by two from 2 on; ours have their count above the slot.
-        let count = match id.0 >> (2 * SLOT_BITS) {
-            0 => id.0 >> 1,
-            _ => id.0 >> (SLOT_BITS + 1),
-        };
-        Name {
-            hash: self.servers.hash(host, from.port, id.0),
-            place: self.servers.hash(host, from.port, 0).wrapping_add(count),
-        }
     }
 
     fn queue_control(&mut self, rpc: RpcKey, body: Body) {
@@ -425,10 +419,11 @@ impl Endpoint {
         };
         if !rpc.id.is_client() {
             self.server_count -= 1;
-            self.servers
-                .remove(self.server_hash(rpc.id, rpc.peer_addr.ip), key.index());
+            self.servers.remove(rpc.hash, key.index());
             if rpc.was_handed_over() {
-                let name = self.finished_name(rpc.id, rpc.peer_addr, rpc.incarnation);
+                let place = self.peers.get(rpc.peer).place;
+                let name =
+                    finished_name(rpc.id, rpc.hash, rpc.peer_addr.port, rpc.incarnation, place);
                 self.stats.finished_overflow += u64::from(self.finished.insert(now, name));
             }
         }
@@ -487,6 +482,23 @@ impl Endpoint {
             }
             Place::Waiting => self.pool.stop_waiting(waiter(key, &message)),
         }
+    }
+}
+
+/// What a server RPC of one life of its client is remembered by when it is over.
+///
+/// `hash` as in [`Endpoint::server_hash`], `place` as in [`Peer::place`](crate::homa::peer::Peer).
+#[inline]
+fn finished_name(id: RpcId, hash: u64, port: u16, incarnation: u32, place: u64) -> Name {
+    // The Linux module counts ids up by two from 2 on; ours have their count above the slot.
+    let count = match id.0 >> (2 * SLOT_BITS) {
+        0 => id.0 >> 1,
+        _ => id.0 >> (SLOT_BITS + 1),
+    };
+    let life = u64::from(port) << 32 | u64::from(incarnation);
+    Name {
+        hash: hash ^ life.wrapping_mul(MIX),
+        place: place.wrapping_add(count),
     }
 }
 
