@@ -1,5 +1,6 @@
 //! A bounded slab whose handles know their generation, so that a stale one is found out.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -12,16 +13,22 @@ pub struct Key<T> {
 
 /// At most `capacity` values, each under a [`Key`]. The slot freed last is used first.
 pub struct Slots<T> {
-    values: slab::Slab<Tenant<T>>,
-    /// Of the next tenant, whichever slot it gets, so that no slot must remember its last one.
+    slots: Vec<Slot<T>>,
+    len: usize,
+    /// The free slot to be used next, or the number of slots if all are taken.
+    first_free: u32,
+    /// Of the next tenant, whichever slot it gets.
     next_generation: u32,
     capacity: usize,
 }
 
 /// A value and whose it is, side by side so that one look finds both.
-struct Tenant<T> {
+struct Slot<T> {
+    /// Of the tenant, or of the last one; never zero.
     generation: u32,
-    value: T,
+    /// The free slot after this one, while this one is free.
+    next_free: u32,
+    value: Option<T>,
 }
 
 impl<T> Slots<T> {
@@ -32,7 +39,9 @@ impl<T> Slots<T> {
             "a slot's number must fit 32 bits"
         );
         Self {
-            values: slab::Slab::new(),
+            slots: Vec::new(),
+            len: 0,
+            first_free: 0,
             next_generation: 1,
             capacity,
         }
@@ -47,33 +56,68 @@ impl<T> Slots<T> {
     /// As [`Self::insert`], for a value that wants to know its own key.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(Key<T>) -> T) -> Option<Key<T>> {
+        let made = self.try_insert_with(|key| Ok::<_, Infallible>((make(key), ())));
+        made.map(|Ok((key, ()))| key)
+    }
+
+    /// As [`Self::insert_with`], for a value that may come to nothing, and with something beside
+    /// it for the caller. `None` if all slots are taken: then `make` is not called.
+    #[inline]
+    pub fn try_insert_with<U, E>(
+        &mut self,
+        make: impl FnOnce(Key<T>) -> Result<(T, U), E>,
+    ) -> Option<Result<(Key<T>, U), E>> {
         if self.is_full() {
             return None;
         }
-        let generation = self.next_generation;
+        let (index, generation) = (self.first_free, self.next_generation);
+        let key = Key::from_parts(index, generation);
+        let (value, beside) = match make(key) {
+            Ok(made) => made,
+            Err(error) => return Some(Err(error)),
+        };
+        match self.slots.get_mut(index as usize) {
+            Some(slot) => {
+                self.first_free = slot.next_free;
+                slot.generation = generation;
+                slot.value = Some(value);
+            }
+            None => self.add(generation, value),
+        }
         // Zero is skipped so that a key of all zeroes is never valid.
         self.next_generation = generation.wrapping_add(1).max(1);
-        let entry = self.values.vacant_entry();
-        let key = Key::from_parts(entry.key() as u32, generation);
-        entry.insert(Tenant {
+        self.len += 1;
+        Some(Ok((key, beside)))
+    }
+
+    /// Puts a value in a new slot.
+    #[cold]
+    fn add(&mut self, generation: u32, value: T) {
+        self.slots.push(Slot {
             generation,
-            value: make(key),
+            next_free: 0,
+            value: Some(value),
         });
-        Some(key)
+        self.first_free = self.slots.len() as u32; // At most `capacity`.
     }
 
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
-        let tenant = self.values.get(key.index as usize)?;
-        (tenant.generation == key.generation).then_some(&tenant.value)
+        match self.slots.get(key.index as usize) {
+            Some(slot) if slot.generation == key.generation => slot.value.as_ref(),
+            Some(_) | None => None,
+        }
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
-        let tenant = self.values.get_mut(key.index as usize)?;
-        (tenant.generation == key.generation).then_some(&mut tenant.value)
+        match self.slots.get_mut(key.index as usize) {
+            Some(slot) if slot.generation == key.generation => slot.value.as_mut(),
+            Some(_) | None => None,
+        }
     }
 
+    #[inline]
     pub fn contains(&self, key: Key<T>) -> bool {
         self.get(key).is_some()
     }
@@ -81,44 +125,48 @@ impl<T> Slots<T> {
     /// Takes a value out; its key, and every copy of it, is stale from now on.
     #[inline]
     pub fn remove(&mut self, key: Key<T>) -> Option<T> {
-        self.get(key)?;
-        Some(self.values.remove(key.index as usize).value)
+        match self.slots.get_mut(key.index as usize) {
+            Some(slot) if slot.generation == key.generation => {
+                let value = slot.value.take()?;
+                slot.next_free = self.first_free;
+                self.first_free = key.index;
+                self.len -= 1;
+                Some(value)
+            }
+            Some(_) | None => None,
+        }
     }
 
     /// The key of whoever lives in slot `index` now.
     #[inline]
     pub fn key_at(&self, index: u32) -> Option<Key<T>> {
-        let tenant = self.values.get(index as usize)?;
-        Some(Key::from_parts(index, tenant.generation))
+        self.at(index).map(|(key, _)| key)
     }
 
     /// Whoever lives in slot `index` now, with its key.
     #[inline]
     pub fn at(&self, index: u32) -> Option<(Key<T>, &T)> {
-        let tenant = self.values.get(index as usize)?;
-        Some((Key::from_parts(index, tenant.generation), &tenant.value))
+        let slot = self.slots.get(index as usize)?;
+        let value = slot.value.as_ref()?;
+        Some((Key::from_parts(index, slot.generation), value))
     }
 
     /// All values in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
-        let key =
-            |index: usize, tenant: &Tenant<T>| Key::from_parts(index as u32, tenant.generation);
-        self.values
-            .iter()
-            .map(move |(index, tenant)| (key(index, tenant), &tenant.value))
+        (0..self.slots.len() as u32).filter_map(|index| self.at(index))
     }
 
     pub fn len(&self) -> usize {
-        self.values.len()
+        self.len
     }
 
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.len == 0
     }
 
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.values.len() == self.capacity
+        self.len == self.capacity
     }
 
     pub fn capacity(&self) -> usize {
@@ -201,6 +249,33 @@ mod tests {
         );
         assert_eq!(slots.remove(old), None);
         assert_eq!(slots.key_at(0), Some(new));
+    }
+
+    #[test]
+    fn what_came_to_nothing_takes_no_slot_and_no_key() {
+        let mut slots = Slots::new(1);
+        let mut tried = None;
+        let failed = slots.try_insert_with(|key| {
+            tried = Some(key);
+            Err::<(char, ()), _>("no")
+        });
+        assert_eq!((failed, slots.len()), (Some(Err("no")), 0));
+        let made = slots.try_insert_with(|_| Ok::<_, ()>(('a', 7)));
+        assert_eq!(made, tried.map(|key| Ok((key, 7))));
+        assert_eq!(slots.try_insert_with(|_| Ok::<_, ()>(('b', 8))), None);
+    }
+
+    #[test]
+    fn the_slot_freed_last_is_used_first() {
+        let mut slots = Slots::new(4);
+        let keys: Vec<_> = (0..4).map(|n| slots.insert(n).unwrap()).collect();
+        for n in [1, 3, 0] {
+            assert_eq!(slots.remove(keys[n]), Some(n));
+        }
+        let indexes: Vec<_> = (0..3).map(|n| slots.insert(n).unwrap().index()).collect();
+        assert_eq!(indexes, [0, 3, 1]);
+        let values: Vec<_> = slots.iter().map(|(key, &n)| (key.index(), n)).collect();
+        assert_eq!(values, [(0, 0), (1, 2), (2, 2), (3, 1)]);
     }
 
     #[test]

@@ -56,9 +56,11 @@ impl Mbuf {
     #[inline]
     pub(super) fn is_plain_of(&self, pool: *mut sys::rte_mempool) -> bool {
         let flags: u64 = self.read(sys::SHIM_MBUF_OL_FLAGS);
+        // Two counts of which each must be one, looked at together.
+        let counts = self.read::<[u16; 2]>(sys::SHIM_MBUF_REFCNT);
+        const { assert!(sys::SHIM_MBUF_NB_SEGS == sys::SHIM_MBUF_REFCNT + 2) };
         self.read::<*mut sys::rte_mempool>(sys::SHIM_MBUF_POOL) == pool
-            && self.read::<u16>(sys::SHIM_MBUF_REFCNT) == 1
-            && self.is_whole()
+            && counts == [1, 1]
             && flags & (sys::SHIM_MBUF_INDIRECT | sys::SHIM_MBUF_EXTERNAL) == 0
     }
 

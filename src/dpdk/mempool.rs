@@ -137,12 +137,17 @@ impl Stash {
         self.free.pop()
     }
 
-    /// Keeps an mbuf for later use, or frees it if it is not like those of the pool.
+    /// Whether an mbuf is like those of the pool, so that [`Self::keep`] may have it.
     #[inline]
-    pub(super) fn give(&mut self, mbuf: Mbuf) {
-        if !mbuf.is_plain_of(self.pool.as_ptr()) {
-            return; // Dropped, so freed, segment by segment.
-        }
+    pub(super) fn can_keep(&self, mbuf: &Mbuf) -> bool {
+        mbuf.is_plain_of(self.pool.as_ptr())
+    }
+
+    /// Keeps an mbuf for later use. Others than those it can keep are to be dropped, which frees
+    /// them segment by segment.
+    #[inline]
+    pub(super) fn keep(&mut self, mbuf: Mbuf) {
+        debug_assert!(self.can_keep(&mbuf));
         if self.free.is_full() {
             self.shrink(STASH_MAX / 2);
         }
@@ -172,6 +177,7 @@ impl Stash {
     }
 
     /// Gives back to the pool all but `kept`, the ones that lay here longest.
+    #[cold]
     fn shrink(&mut self, kept: usize) {
         let Some(count) = self.free.len().checked_sub(kept) else {
             return;

@@ -187,19 +187,21 @@ impl Device for Port {
             let meta = RxMeta {
                 checksums: mbuf.checksums(),
             };
-            if mbuf.is_whole() {
-                bytes += mbuf.data().len();
-                shown += 1;
-                sink(mbuf.data(), meta);
-            } else if let Some(len) = mbuf.gather(&mut self.scratch) {
-                self.counters.rx_gathered += 1;
-                bytes += len;
-                shown += 1;
-                sink(&self.scratch[..len], meta);
+            let is_plain = self.stash.can_keep(&mbuf);
+            let frame = if is_plain {
+                mbuf.data()
             } else {
-                self.counters.rx_too_long += 1;
+                match whole(&mbuf, &mut self.scratch, &mut self.counters) {
+                    Some(frame) => frame,
+                    None => continue,
+                }
+            };
+            bytes += frame.len();
+            shown += 1;
+            sink(frame, meta);
+            if is_plain {
+                self.stash.keep(mbuf);
             }
-            self.stash.give(mbuf);
         }
         self.counters.rx_frames += shown as u64;
         self.counters.rx_bytes += bytes as u64;
@@ -250,6 +252,20 @@ impl Device for Port {
         }
         self.stash.fill(TX_BURST);
     }
+}
+
+/// The bytes of a packet that may lie in several pieces; none if they are too many.
+#[cold]
+fn whole<'a>(mbuf: &'a Mbuf, scratch: &'a mut [u8], counters: &mut Counters) -> Option<&'a [u8]> {
+    if mbuf.is_whole() {
+        return Some(mbuf.data());
+    }
+    let Some(len) = mbuf.gather(scratch) else {
+        counters.rx_too_long += 1;
+        return None;
+    };
+    counters.rx_gathered += 1;
+    Some(&scratch[..len])
 }
 
 impl Queues {

@@ -18,7 +18,7 @@ use super::result::{MessageKind, OperationResult, QDesc, QResult, Stats};
 use super::sga::{Outgoing, Received, SgaKey, Sgas};
 
 /// The most that one turn can add to the time lived: after a pause no grace ends at once.
-const TICK: Duration = Duration::millis(1);
+pub(super) const TICK: Duration = Duration::millis(1);
 
 /// Tag of the RPCs that carry datagrams; those of calls carry their token, which is never 0.
 pub(super) const DATAGRAM_TAG: u64 = 0;
@@ -45,18 +45,9 @@ pub(super) struct Desk {
 /// An operation under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
-    Push {
-        qd: QDesc,
-    },
-    Pop {
-        qd: QDesc,
-        len_max: u32,
-    },
-    Call {
-        qd: QDesc,
-        rpc: Option<RpcKey>,
-        cookie: u64,
-    },
+    Push { qd: QDesc },
+    Pop { qd: QDesc, len_max: u32 },
+    Call { qd: QDesc, rpc: RpcKey, cookie: u64 },
 }
 
 /// An operation's result while nobody has asked for it.
@@ -103,7 +94,7 @@ impl Desk {
     #[inline]
     pub(super) fn on_event(&mut self, homa: &mut Endpoint, event: Event) {
         match event {
-            Event::Request { socket, rpc } => self.on_arrival(homa, socket, Arrival::Request(rpc)),
+            Event::Request { socket, rpc } => self.on_request(homa, socket, rpc),
             Event::Done { socket, rpc, tag } => {
                 let Some(outcome) = homa.take(self.now, rpc) else {
                     return;
@@ -156,11 +147,7 @@ impl Desk {
     /// Brings what came and the pops that wait together.
     pub(super) fn deliver(&mut self, homa: &mut Endpoint, qd: QDesc) {
         while let Ok(queue) = self.queues.get_mut(qd) {
-            let has_room = match &mut queue.kind {
-                Kind::Datagram(_) => true,
-                Kind::Native(service) => service.has_room(homa, self.lived, TICK),
-            };
-            if !has_room || self.sgas.is_full() {
+            if !queue.kind.has_room(homa, self.lived) || self.sgas.is_full() {
                 self.is_stalled = true;
                 return;
             }
@@ -191,16 +178,12 @@ impl Desk {
         let Ok(queue) = self.queues.get_mut(qd) else {
             return;
         };
-        let (Some(socket), Some(&Pending::Pop { len_max, .. })) =
-            (queue.socket, self.tokens.pending(qt))
-        else {
-            unreachable!("a queue with arrivals has a socket, and its waiters are pops");
-        };
+        let socket = queue.socket.expect("a queue with arrivals has a socket");
         let mut evicted = None;
         let open = match (kind, &mut queue.kind) {
             (MessageKind::Response, _) => None,
             (MessageKind::Request, Kind::Native(service)) => {
-                service.on_taken(message.rpc, homa);
+                service.on_taken(message, homa);
                 None
             }
             (MessageKind::Request, Kind::Datagram(datagram)) => {
@@ -222,22 +205,26 @@ impl Desk {
             peer: message.peer,
             open,
         };
-        let sga = self.sgas.insert_received(homa, message, len_max, received);
-        self.complete(qt, sga.map_or_else(Completion::Failed, Completion::Pop));
+        let Self { tokens, sgas, .. } = self;
+        tokens.complete(qt, |pending| {
+            let &Pending::Pop { len_max, .. } = pending else {
+                unreachable!("those who wait at a queue are pops");
+            };
+            let sga = sgas.insert_received(homa, message, len_max, received);
+            Done {
+                qd,
+                result: sga.map_or_else(Completion::Failed, Completion::Pop),
+            }
+        });
     }
 
     /// Ends an operation, if it is still under way.
     #[inline]
     pub(super) fn complete(&mut self, qt: QToken, result: Completion) {
-        if let Some(pending) = self.tokens.pending(qt) {
-            let done = Done {
-                qd: pending.qd(),
-                result,
-            };
-            self.tokens
-                .complete(qt, done)
-                .expect("it was just seen to be pending");
-        }
+        self.tokens.complete(qt, |pending| Done {
+            qd: pending.qd(),
+            result,
+        });
     }
 
     /// A result as the application sees it.
@@ -341,6 +328,25 @@ impl Desk {
         }
     }
 
+    /// As [`Self::on_arrival`]; nearly always a pop waits, and the request goes straight to it.
+    #[inline]
+    fn on_request(&mut self, homa: &mut Endpoint, socket: SocketKey, rpc: RpcKey) {
+        if let Some(qd) = self.queues.of_socket(socket)
+            && !self.sgas.is_full()
+            && let Ok(queue) = self.queues.get_mut(qd)
+            && queue.arrivals.is_awaited()
+            && queue.kind.has_room(homa, self.lived)
+        {
+            if let Some(Outcome::Request(message)) = homa.take(self.now, rpc)
+                && let Some(qt) = queue.arrivals.first_waiting()
+            {
+                self.give(homa, qd, qt, MessageKind::Request, &message);
+            }
+            return;
+        }
+        self.on_arrival(homa, socket, Arrival::Request(rpc));
+    }
+
     fn on_datagram_done(&mut self, homa: &mut Endpoint, socket: SocketKey, outcome: Outcome) {
         let qd = self.queues.of_socket(socket);
         if let Some(queue) = qd.and_then(|qd| self.queues.get_mut(qd).ok())
@@ -374,30 +380,31 @@ impl Desk {
             Outcome::Response(message) | Outcome::Request(message) => message,
             Outcome::Failed { error, .. } => return self.complete(qt, Completion::Failed(error)),
         };
-        let Some(&Pending::Call { cookie, .. }) = self.tokens.pending(qt) else {
+        let Self { tokens, sgas, .. } = self;
+        let mut is_kept = false;
+        tokens.complete(qt, |pending| {
+            let &Pending::Call { qd, cookie, .. } = pending else {
+                unreachable!("the tag of a call is its token");
+            };
+            let received = Received {
+                run: message.run,
+                socket,
+                kind: MessageKind::Response,
+                id: message.id.0,
+                cookie,
+                peer: message.peer,
+                open: None,
+            };
+            let sga = sgas.insert_received(homa, &message, message.len, received);
+            is_kept = sga.is_ok();
+            Done {
+                qd,
+                result: sga.map_or_else(Completion::Failed, Completion::Pop),
+            }
+        });
+        if !is_kept {
             self.stats.responses_dropped += 1;
             homa.release(self.now, message.run);
-            return;
-        };
-        let received = Received {
-            run: message.run,
-            socket,
-            kind: MessageKind::Response,
-            id: message.id.0,
-            cookie,
-            peer: message.peer,
-            open: None,
-        };
-        match self
-            .sgas
-            .insert_received(homa, &message, message.len, received)
-        {
-            Ok(sga) => self.complete(qt, Completion::Pop(sga)),
-            Err(error) => {
-                self.stats.responses_dropped += 1;
-                homa.release(self.now, message.run);
-                self.complete(qt, Completion::Failed(error));
-            }
         }
     }
 }

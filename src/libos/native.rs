@@ -21,27 +21,20 @@ impl Desk {
         to: Addr,
         cookie: u64,
     ) -> Result<(QToken, u64), Error> {
-        self.queues.get_mut(qd)?.service()?;
+        let queue = self.queues.get_mut(qd)?;
+        queue.service()?;
+        let socket = queue.socket;
         check_destination(to)?;
-        let payload = self
-            .sgas
-            .outgoing(homa, &self.buffers, request, 0)?
-            .payload();
-        let socket = self.socket_of(homa, qd)?;
-        let rpc = None;
-        let qt = self.tokens.start(Pending::Call { qd, rpc, cookie })?;
-        match homa.send_request(self.now, socket, to, payload, qt.0, Notify::Never) {
-            Ok((key, id)) => {
-                if let Some(Pending::Call { rpc, .. }) = self.tokens.pending_mut(qt) {
-                    *rpc = Some(key);
-                }
-                Ok((qt, id.0))
-            }
-            Err(error) => {
-                self.tokens.withdraw(qt);
-                Err(error)
-            }
-        }
+        let outgoing = self.sgas.outgoing(homa, &self.buffers, request, 0)?;
+        let socket = match socket {
+            Some(socket) => socket,
+            None => self.socket_of(homa, qd)?,
+        };
+        let (now, payload) = (self.now, outgoing.into_payload());
+        self.tokens.start_with(|qt| {
+            let (rpc, id) = homa.send_request(now, socket, to, payload, qt.0, Notify::Never)?;
+            Ok((Pending::Call { qd, rpc, cookie }, id.0))
+        })
     }
 
     /// Answers a request that was popped. Short responses are copied, also if no token tells
@@ -55,14 +48,20 @@ impl Desk {
         response: &SgaView,
         want_token: bool,
     ) -> Result<Option<QToken>, Error> {
-        self.queues.get_mut(qd)?.service()?;
+        let latest = self.queues.get_mut(qd)?.service()?.latest(id, peer);
         if RpcId(id).is_client() {
             return Err(Error::Invalid);
         }
-        let rpc = homa.server_rpc(RpcId(id), peer);
-        if rpc.is_some_and(|rpc| !homa.in_service(rpc)) {
-            return Err(Error::Invalid);
-        }
+        let rpc = match latest {
+            Some(rpc) if homa.in_service(rpc) => latest,
+            Some(_) | None => {
+                let rpc = homa.server_rpc(RpcId(id), peer);
+                if rpc.is_some_and(|rpc| !homa.in_service(rpc)) {
+                    return Err(Error::Invalid);
+                }
+                rpc
+            }
+        };
         let copy_max = self.params.push_copy_max_bytes;
         let outgoing = self
             .sgas
@@ -78,11 +77,11 @@ impl Desk {
             return Ok(qt);
         };
         let notify = qt.map_or(Notify::Never, |qt| outgoing.notify(qt));
-        if let Err(error) = homa.send_response(self.now, rpc, outgoing.payload(), notify) {
+        if let Err(error) = homa.send_response(self.now, rpc, outgoing.into_payload(), notify) {
             qt.into_iter().for_each(|qt| self.tokens.withdraw(qt));
             return Err(error);
         }
-        self.queues.get_mut(qd)?.service()?.on_answered();
+        self.queues.get_mut(qd)?.service()?.on_answered(rpc);
         Ok(qt)
     }
 
@@ -107,11 +106,7 @@ impl Desk {
         // An RPC does not tell whose it is, so all tokens are looked at: aborts are rare.
         let mut is_found = only.is_none();
         for (_, pending) in self.tokens.iter_pending() {
-            if let &Pending::Call {
-                qd: of,
-                rpc: Some(rpc),
-                ..
-            } = pending
+            if let &Pending::Call { qd: of, rpc, .. } = pending
                 && of == qd
                 && only.is_none_or(|only| only == rpc)
             {

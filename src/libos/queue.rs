@@ -10,6 +10,7 @@ use crate::runtime::{QToken, Rendezvous};
 use crate::time::Duration;
 
 use super::datagram::Pairing;
+use super::desk::TICK;
 use super::params::Params;
 use super::result::QDesc;
 use super::sga::Outgoing;
@@ -72,6 +73,8 @@ pub(super) struct HeldPush {
 pub(super) struct Service {
     /// As they were popped, some ended since.
     taken: VecDeque<RpcKey>,
+    /// The one popped last, by the names its reply goes by: mostly it is the next one answered.
+    latest: Option<(u64, Addr, RpcKey)>,
     /// How many of them may still be open; those that ended without a reply are found out late.
     count: u32,
     max: u32,
@@ -114,6 +117,17 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Whether another message may be popped.
+    #[inline]
+    pub(super) fn has_room(&mut self, homa: &Endpoint, lived: Duration) -> bool {
+        match self {
+            Self::Datagram(_) => true,
+            Self::Native(service) => service.has_room(homa, lived, TICK),
+        }
+    }
+}
+
 impl Queue {
     pub(super) fn new(kind: Kind) -> Self {
         Self {
@@ -132,6 +146,7 @@ impl Queue {
         }
     }
 
+    #[inline]
     pub(super) fn service(&mut self) -> Result<&mut Service, Error> {
         match &mut self.kind {
             Kind::Native(service) => Ok(service),
@@ -144,16 +159,22 @@ impl Service {
     const fn new(max: u32) -> Self {
         Self {
             taken: VecDeque::new(),
+            latest: None,
             count: 0,
             max,
             counted_at: Duration::ZERO,
         }
     }
 
-    pub(super) fn on_taken(&mut self, rpc: RpcKey, homa: &Endpoint) {
+    #[inline]
+    pub(super) fn on_taken(&mut self, message: &Message, homa: &Endpoint) {
         self.count += 1;
-        self.taken.push_back(rpc);
-        while self.taken.front().is_some_and(|&rpc| !homa.in_service(rpc)) {
+        self.taken.push_back(message.rpc);
+        self.latest = Some((message.id.0, message.peer, message.rpc));
+        // Those answered out of order are still in it.
+        while self.taken.len() > self.count as usize
+            && self.taken.front().is_some_and(|&rpc| !homa.in_service(rpc))
+        {
             self.taken.pop_front();
         }
         if self.taken.len() >= 2 * self.max as usize {
@@ -161,11 +182,25 @@ impl Service {
         }
     }
 
-    pub(super) fn on_answered(&mut self) {
+    #[inline]
+    pub(super) fn on_answered(&mut self, rpc: RpcKey) {
         self.count = self.count.saturating_sub(1);
+        if self.taken.front() == Some(&rpc) {
+            self.taken.pop_front();
+        }
+    }
+
+    /// The request with this id and from this client, if it is the one popped last.
+    #[inline]
+    pub(super) fn latest(&self, id: u64, peer: Addr) -> Option<RpcKey> {
+        match self.latest {
+            Some((its_id, its_peer, rpc)) if its_id == id && its_peer == peer => Some(rpc),
+            Some(_) | None => None,
+        }
     }
 
     /// Whether another request may be popped. Counts anew at most once per `lived` tick.
+    #[inline]
     pub(super) fn has_room(&mut self, homa: &Endpoint, lived: Duration, tick: Duration) -> bool {
         if self.count >= self.max && lived >= self.counted_at + tick {
             self.counted_at = lived;

@@ -30,11 +30,11 @@ pub(super) type SgaKey = Key<Held>;
 pub(super) struct Held {
     base: *mut u8,
     len: u32,
-    pub(super) bytes: Bytes,
+    bytes: Bytes,
 }
 
 #[derive(Debug)]
-pub(super) enum Bytes {
+enum Bytes {
     Allocated(Buf),
     Received(Received),
 }
@@ -50,6 +50,13 @@ pub(super) struct Received {
     pub(super) peer: Addr,
     /// The datagram request that a push of this buffer answers.
     pub(super) open: Option<Key<Open>>,
+}
+
+/// What goes with a received message that the application freed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freed {
+    pub(super) run: RunKey,
+    pub(super) open: Option<(SocketKey, Key<Open>)>,
 }
 
 /// A message on its way out, with a reference of ours on its bytes.
@@ -88,6 +95,7 @@ impl Sgas {
     }
 
     /// A received message, of which the application gets to see `len_max` bytes.
+    #[inline]
     pub(super) fn insert_received(
         &mut self,
         homa: &Endpoint,
@@ -103,14 +111,23 @@ impl Sgas {
         self.slots.insert(held).ok_or(Error::Exhausted)
     }
 
-    /// Ends the application's hold; `Invalid` if there is none.
-    pub(super) fn remove(&mut self, handle: u64) -> Result<Bytes, Error> {
+    /// Ends the application's hold; `Invalid` if there is none. Tells what else must be let go:
+    /// a received message's run, and the datagram request of that socket which is still open.
+    #[inline]
+    pub(super) fn remove(&mut self, handle: u64) -> Result<Option<Freed>, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
         let held = self.slots.remove(key).ok_or(Error::Invalid)?;
-        Ok(held.bytes)
+        Ok(match held.bytes {
+            Bytes::Allocated(_) => None,
+            Bytes::Received(received) => Some(Freed {
+                run: received.run,
+                open: received.open.map(|open| (received.socket, open)),
+            }),
+        })
     }
 
     /// As the application sees it; a null one if it was freed, which only its holder can do.
+    #[inline]
     pub(super) fn describe(&self, key: SgaKey) -> Sga {
         let handle = SgaHandle(self.handles.number(key));
         let held = self.slots.get(key);
@@ -211,6 +228,7 @@ impl Sgas {
         Ok(())
     }
 
+    #[inline]
     fn get(&self, handle: u64) -> Result<&Held, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
         self.slots.get(key).ok_or(Error::Invalid)
@@ -218,18 +236,19 @@ impl Sgas {
 
     /// The buffer of a view and where in it the view starts. The view must lie within it and not
     /// be empty.
+    #[inline]
     fn resolve(&self, view: &SgaView) -> Result<(&Held, u32), Error> {
         let held = self.get(view.handle)?;
         if view.len > MAX_MESSAGE_LEN {
             return Err(Error::MessageTooLong);
         }
-        let start = view.ptr.addr().checked_sub(held.base.addr());
-        let start = start.and_then(|start| u32::try_from(start).ok());
-        match start {
-            Some(start) if view.len > 0 && start <= held.len && view.len <= held.len - start => {
-                Ok((held, start))
-            }
-            Some(_) | None => Err(Error::Invalid),
+        // Of one that begins before the buffer this is huge.
+        let start = view.ptr.addr().wrapping_sub(held.base.addr());
+        let len = held.len as usize;
+        if view.len > 0 && start <= len && view.len as usize <= len - start {
+            Ok((held, start as u32)) // Not more than `held.len`.
+        } else {
+            Err(Error::Invalid)
         }
     }
 }
@@ -252,6 +271,15 @@ impl Outgoing {
         match self {
             Self::Copied(buf) | Self::Shared(buf) => Payload::Buffer(buf.clone()),
             &Self::Received { run, start, len } => Payload::Received { run, start, len },
+        }
+    }
+
+    /// Our reference becomes the transport's. For a run it takes one of its own.
+    #[inline]
+    pub(super) fn into_payload(self) -> Payload {
+        match self {
+            Self::Copied(buf) | Self::Shared(buf) => Payload::Buffer(buf),
+            Self::Received { run, start, len } => Payload::Received { run, start, len },
         }
     }
 

@@ -9,7 +9,7 @@ use crate::time::Instant;
 use super::desk::{Completion, Desk, Pending};
 use super::queue::{Arrival, HeldPush, Kind, Queue};
 use super::result::{QDesc, SgaView};
-use super::sga::{Bytes, Outgoing};
+use super::sga::Outgoing;
 
 impl Desk {
     pub(super) fn socket(
@@ -155,7 +155,7 @@ impl Desk {
             Some(size) => u32::try_from(size).unwrap_or(u32::MAX),
             None => u32::MAX,
         };
-        let queue = self.queues.get(qd)?;
+        let queue = self.queues.get_mut(qd)?;
         let can_receive = match queue.kind {
             Kind::Datagram(_) => queue.socket.is_some(),
             Kind::Native(_) => queue.bound.is_some(),
@@ -164,19 +164,20 @@ impl Desk {
             return Err(Error::NoDestination);
         }
         let qt = self.tokens.start(Pending::Pop { qd, len_max })?;
-        self.queues.get_mut(qd)?.arrivals.wait(qt);
-        self.deliver(homa, qd);
+        queue.arrivals.wait(qt);
+        if queue.arrivals.has_come() {
+            self.deliver(homa, qd);
+        }
         Ok(qt)
     }
 
     pub(super) fn sgafree(&mut self, homa: &mut Endpoint, handle: u64) -> Result<(), Error> {
-        let received = match self.sgas.remove(handle)? {
-            Bytes::Allocated(_) => return Ok(()),
-            Bytes::Received(received) => received,
+        let Some(freed) = self.sgas.remove(handle)? else {
+            return Ok(());
         };
-        homa.release(self.now, received.run);
-        let qd = self.queues.of_socket(received.socket);
-        if let (Some(open), Some(qd)) = (received.open, qd)
+        homa.release(self.now, freed.run);
+        if let Some((socket, open)) = freed.open
+            && let Some(qd) = self.queues.of_socket(socket)
             && let Ok(datagram) = self.queues.get_mut(qd)?.datagram()
         {
             datagram.pairing.on_freed(open, self.lived);
@@ -205,7 +206,7 @@ impl Desk {
             .map(|(qt, &op)| (qt, op))
             .collect();
         for (qt, op) in over {
-            if let Pending::Call { rpc: Some(rpc), .. } = op {
+            if let Pending::Call { rpc, .. } = op {
                 homa.forget(self.now, rpc);
             }
             self.complete(qt, Completion::Failed(Error::Canceled));

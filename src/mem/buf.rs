@@ -89,6 +89,7 @@ impl Buffers {
     }
 
     /// A buffer that holds a copy of `bytes`.
+    #[inline]
     pub fn copy_of(&self, bytes: &[u8]) -> Option<Buf> {
         let mut buf = self.alloc(bytes.len())?;
         buf.make_mut()?.copy_from_slice(bytes);
@@ -175,6 +176,7 @@ impl Block {
 }
 
 impl Buf {
+    #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -184,6 +186,7 @@ impl Buf {
     }
 
     /// Where the view's bytes lie; valid while any view of the block lives.
+    #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
         // SAFETY: `start` is within the block, see `alloc` and `view`.
         unsafe {
@@ -195,6 +198,7 @@ impl Buf {
     }
 
     /// Another view, of `range` of this one's bytes; `None` if it is not within them.
+    #[inline]
     pub fn view(&self, range: Range<usize>) -> Option<Self> {
         if range.start > range.end || range.end > self.len() {
             return None;
@@ -206,6 +210,7 @@ impl Buf {
     }
 
     /// The bytes, to write; `None` while other views of the block live.
+    #[inline]
     pub fn make_mut(&mut self) -> Option<&mut [u8]> {
         if self.header().views.get() != 1 {
             return None;
@@ -214,6 +219,20 @@ impl Buf {
         Some(unsafe { slice::from_raw_parts_mut(self.as_mut_ptr(), self.len()) })
     }
 
+    /// Ends the last view: the block is the pool's again.
+    fn give_back(&mut self) {
+        let header = self.header();
+        let class = header.class;
+        let pool = header
+            .pool
+            .take()
+            .expect("a block that is out knows its pool");
+        // SAFETY: `alloc` turned one strong count into this pointer; it is taken back once.
+        let pool = unsafe { Rc::from_raw(pool.as_ptr()) };
+        pool.free.borrow_mut()[class].push(self.block);
+    }
+
+    #[inline]
     fn header(&self) -> &Block {
         // SAFETY: the block lives while a view of it does.
         unsafe { self.block.as_ref() }
@@ -231,6 +250,7 @@ impl Deref for Buf {
 }
 
 impl Clone for Buf {
+    #[inline]
     fn clone(&self) -> Self {
         let views = &self.header().views;
         views.set(
@@ -250,19 +270,11 @@ impl Clone for Buf {
 impl Drop for Buf {
     #[inline]
     fn drop(&mut self) {
-        let header = self.header();
-        header.views.set(header.views.get() - 1);
-        if header.views.get() > 0 {
-            return;
+        let views = &self.header().views;
+        views.set(views.get() - 1);
+        if views.get() == 0 {
+            self.give_back();
         }
-        let class = header.class;
-        let pool = header
-            .pool
-            .take()
-            .expect("a block that is out knows its pool");
-        // SAFETY: `alloc` turned one strong count into this pointer; it is taken back once.
-        let pool = unsafe { Rc::from_raw(pool.as_ptr()) };
-        pool.free.borrow_mut()[class].push(self.block);
     }
 }
 

@@ -70,12 +70,9 @@ impl Region {
     ///
     /// # Panics
     /// If `offset` is past the end: offsets come from our own pool, never from outside.
+    #[inline]
     pub fn address(&self, offset: usize) -> NonNull<u8> {
-        assert!(
-            offset <= self.len,
-            "offset {offset} in a region of {} bytes",
-            self.len
-        );
+        self.check(offset, 0);
         // SAFETY: within the region or one past its end, as just checked.
         unsafe { self.base.add(offset) }
     }
@@ -107,12 +104,16 @@ impl Region {
         }
     }
 
+    #[inline]
     fn check(&self, offset: usize, len: usize) {
-        assert!(
-            offset <= self.len && len <= self.len - offset,
-            "{len} bytes at {offset} in a region of {} bytes",
-            self.len
-        );
+        if offset > self.len || len > self.len - offset {
+            self.refuse(offset, len);
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, offset: usize, len: usize) -> ! {
+        panic!("{len} bytes at {offset} in a region of {} bytes", self.len);
     }
 }
 

@@ -66,6 +66,19 @@ impl Template {
         Ip::v4(a, b, c, d) == peer && self.mac() == mac
     }
 
+    /// Whether a frame that begins so comes back on the way that these headers lead: from their
+    /// link and IP addresses to where they come from, without options.
+    #[inline]
+    pub(super) fn is_answered_by(&self, head: &[u8; HEADERS_LEN]) -> bool {
+        const MAC: u64 = 0xffff_ffff_ffff;
+        let differing = (le64(head, 0) ^ le64(&self.bytes, 6)) & MAC
+            | (le64(head, 6) ^ le64(&self.bytes, 0)) & MAC
+            // The ethertype, the version and the header's length.
+            | (le64(head, 12) ^ le64(&self.bytes, 12)) & 0xff_ffff
+            | le64(head, 26) ^ le64(&self.bytes, 26).rotate_left(32);
+        differing == 0
+    }
+
     /// Writes the headers of a packet of this length.
     #[inline]
     pub(super) fn write(&self, out: &mut [u8; HEADERS_LEN], packet_len: u16, priority: u8) {
@@ -172,6 +185,50 @@ impl<'f> Ipv4<'f> {
     }
 }
 
+/// The packet of an IPv4 frame whose header needs a look no closer than this: nothing is odd, and
+/// it is of this protocol. `None` says only that a closer look is needed.
+#[inline]
+pub(super) fn plain_packet<'f>(
+    frame: &'f [u8],
+    head: &[u8; HEADERS_LEN],
+    protocol: u8,
+    checksums: Checksums,
+) -> Option<&'f [u8]> {
+    /// "More fragments", the fragment's offset, and the protocol.
+    const FRAGMENT_AND_PROTOCOL: u32 = 0x3fff_00ff;
+
+    let fields = u32::from_be_bytes([head[20], head[21], head[22], head[23]]);
+    let total = usize::from(u16::from_be_bytes([head[16], head[17]]));
+    let is_plain = fields & FRAGMENT_AND_PROTOCOL == u32::from(protocol);
+    let is_intact = match checksums {
+        Checksums::Good => true,
+        Checksums::Bad => false,
+        Checksums::Unknown => is_intact(head),
+    };
+    if !is_plain || !is_intact {
+        return None;
+    }
+    frame.get(HEADERS_LEN..ETHERNET_LEN + total)
+}
+
+/// Whether the IPv4 header's checksum is right. The sum may be taken in any byte order, and of
+/// words of any length. Source: RFC 1071 section 2.
+#[inline]
+fn is_intact(head: &[u8; HEADERS_LEN]) -> bool {
+    let low = |word: u64| word & 0xffff_ffff;
+    let (a, b) = (le64(head, 14), le64(head, 22));
+    // The last four bytes of the header are the upper half of the last word.
+    let sum = low(a) + (a >> 32) + low(b) + (b >> 32) + (le64(head, 26) >> 32);
+    let sum = low(sum) + (sum >> 32);
+    fold((sum & 0xffff) as u32 + (sum >> 16) as u32) == 0xffff
+}
+
+/// Eight bytes at `at`.
+#[inline]
+fn le64(bytes: &[u8; HEADERS_LEN], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the headers go on so far"))
+}
+
 /// One's complement sum of an IPv4 header.
 #[inline]
 fn sum(header: &[u8; IPV4_LEN]) -> u16 {
@@ -193,6 +250,28 @@ const fn fold(sum: u32) -> u16 {
 mod tests {
     use super::*;
 
+    /// A frame of the other end, and one with any single bit of it wrong.
+    #[test]
+    fn a_frame_on_the_way_back_is_known_and_one_bit_makes_it_another() {
+        let (near, far) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let ours = Template::new(([2; 6], [4; 6]), (near, far), 146);
+        let theirs = Template::new(([4; 6], [2; 6]), (far, near), 146);
+        let mut head = [0; HEADERS_LEN];
+        theirs.write(&mut head, 5, 3);
+        let mut frame = [0xee; HEADERS_LEN + 26];
+        let mut known = |head: &[u8; HEADERS_LEN]| {
+            frame[..HEADERS_LEN].copy_from_slice(head);
+            let plain = plain_packet(&frame, head, 146, Checksums::Unknown);
+            ours.is_answered_by(head) && plain == Some(&[0xee; 5])
+        };
+        assert!(known(&head));
+        for bit in 0..HEADERS_LEN * 8 {
+            let mut bent = head;
+            bent[bit / 8] ^= 1 << (bit % 8);
+            assert!(!known(&bent), "bit {bit}");
+        }
+    }
+
     /// All priorities, and lengths around every carry of the sum.
     #[test]
     fn the_checksum_is_right_for_every_length_and_priority() {
@@ -205,7 +284,7 @@ mod tests {
         for len in 0..=u16::MAX - 20 {
             template.write(&mut out, len, len as u8 & 7);
             let header = Ipv4Packet::new_unchecked(&out[ETHERNET_LEN..]);
-            assert!(header.verify_checksum(), "{len}");
+            assert!(header.verify_checksum() && is_intact(&out), "{len}");
             assert_eq!(header.total_len(), len + 20);
             assert_eq!(header.dscp() << 2 | header.ecn(), (len as u8 & 7) << 5);
         }

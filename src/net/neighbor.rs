@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::headers::Template;
+use super::headers::{HEADERS_LEN, Template};
 use super::route::Hop;
 use super::{Event, NeighborStats, Params};
-use crate::addr::{Ip, LinkId};
+use crate::addr::{Ip, LinkId, Meta};
 use crate::error::Error;
 use crate::keyed::Keyed;
 use crate::time::{Duration, Instant};
@@ -186,6 +186,21 @@ impl Neighbors {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// The peer and our own address, if a frame that begins so comes from one heard lately.
+    #[inline]
+    pub(super) fn known(&mut self, now: Instant, head: &[u8; HEADERS_LEN]) -> Option<Meta> {
+        let from = Ip::v4(head[26], head[27], head[28], head[29]);
+        let index = usize::from(self.recent[recent_place(from)]);
+        match self.links.get_mut(index) {
+            Some(link) if link.is_up && link.template.is_answered_by(head) => {
+                link.heard_at = now;
+                let to = Ip::v4(head[30], head[31], head[32], head[33]);
+                Some(Meta { from, to })
+            }
+            Some(_) | None => None,
         }
     }
 

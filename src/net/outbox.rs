@@ -35,7 +35,7 @@ impl Outbox {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.arp.is_empty() && self.icmp_count == 0
+        self.arp.len() + self.icmp_count == 0
     }
 
     /// Tells whether there was room.

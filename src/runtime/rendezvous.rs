@@ -28,6 +28,18 @@ impl<T, W> Rendezvous<T, W> {
         self.waiting.push_back(waiter);
     }
 
+    /// Whether anything came that nobody took.
+    #[inline]
+    pub fn has_come(&self) -> bool {
+        !self.came.is_empty()
+    }
+
+    /// Whether the next thing that comes meets somebody at once.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.came.is_empty() && !self.waiting.is_empty()
+    }
+
     /// The first thing, if there is also somebody who waits for it.
     #[inline]
     pub fn meet(&mut self) -> Option<T> {

@@ -27,6 +27,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    #[inline]
     pub const fn new(timeout: Option<Duration>) -> Self {
         Self {
             timeout,
@@ -35,6 +36,7 @@ impl Deadline {
     }
 
     /// To be asked after each turn.
+    #[inline]
     pub fn is_over(&mut self, now: Instant) -> bool {
         let Some(timeout) = self.timeout else {
             return false;

@@ -52,6 +52,17 @@ enum State<P, R> {
 
 const NONE: u32 = u32::MAX;
 
+impl<P, R> Token<P, R> {
+    #[inline]
+    const fn new(pending: P) -> Self {
+        Self {
+            state: State::Pending(pending),
+            position: NONE,
+            stray_in: NONE,
+        }
+    }
+}
+
 impl<P, R> Tokens<P, R> {
     /// At most `tokens_max` tokens at once. `chance` tells runtimes' tokens apart.
     ///
@@ -74,13 +85,24 @@ impl<P, R> Tokens<P, R> {
     /// A token for an operation that begins; `Exhausted` if there are too many.
     #[inline]
     pub fn start(&mut self, pending: P) -> Result<QToken, Error> {
-        let token = Token {
-            state: State::Pending(pending),
-            position: NONE,
-            stray_in: NONE,
-        };
-        let key = self.slots.insert(token).ok_or(Error::Exhausted)?;
-        Ok(self.token(key))
+        let key = self.slots.insert(Token::new(pending));
+        Ok(self.token(key.ok_or(Error::Exhausted)?))
+    }
+
+    /// As [`Self::start`], for an operation that wants to know its token before it is sure to
+    /// begin, and with something beside it for the caller.
+    #[inline]
+    pub fn start_with<U>(
+        &mut self,
+        begin: impl FnOnce(QToken) -> Result<(P, U), Error>,
+    ) -> Result<(QToken, U), Error> {
+        let handles = self.handles;
+        let made = self.slots.try_insert_with(|key| {
+            let (pending, beside) = begin(QToken(handles.number(key).get()))?;
+            Ok::<_, Error>((Token::new(pending), beside))
+        });
+        let (key, beside) = made.ok_or(Error::Exhausted)??;
+        Ok((self.token(key), beside))
     }
 
     /// Whether [`Self::start`] would fail.
@@ -96,15 +118,6 @@ impl<P, R> Tokens<P, R> {
         }
     }
 
-    /// As [`Self::pending`], to change it.
-    pub fn pending_mut(&mut self, qt: QToken) -> Option<&mut P> {
-        let key = self.key(qt)?;
-        match &mut self.slots.get_mut(key)?.state {
-            State::Pending(pending) => Some(pending),
-            State::Done { .. } => None,
-        }
-    }
-
     /// Every operation under way, in the order of their slots.
     pub fn iter_pending(&self) -> impl Iterator<Item = (QToken, &P)> {
         self.slots
@@ -115,29 +128,32 @@ impl<P, R> Tokens<P, R> {
             })
     }
 
-    /// Ends an operation. Gives the result back if none is pending under this token.
+    /// Ends an operation with the result that `end` makes of what was pending. False, and `end`
+    /// is not called, if nothing is pending under this token.
     #[inline]
-    pub fn complete(&mut self, qt: QToken, result: R) -> Result<(), R> {
-        let Some(key) = self.key(qt) else {
-            return Err(result);
-        };
+    pub fn complete(&mut self, qt: QToken, end: impl FnOnce(&P) -> R) -> bool {
         let older = self.newest;
-        match self.slots.get_mut(key) {
-            Some(token) if matches!(token.state, State::Pending(_)) => {
-                token.state = State::Done {
-                    result,
-                    older,
-                    newer: NONE,
-                };
-            }
-            Some(_) | None => return Err(result),
-        }
+        let Some(key) = self.key(qt) else {
+            return false;
+        };
+        let token = self.slots.get_mut(key);
+        let Some(state) = token.map(|token| &mut token.state) else {
+            return false;
+        };
+        let State::Pending(pending) = state else {
+            return false;
+        };
+        *state = State::Done {
+            result: end(pending),
+            older,
+            newer: NONE,
+        };
         self.newest = key.index();
         match self.neighbours(older) {
             Some((_, newer)) => *newer = key.index(),
             None => self.oldest = key.index(),
         }
-        Ok(())
+        true
     }
 
     /// Ends an operation as if it had never begun: for one that failed before its token was told.
@@ -208,6 +224,9 @@ impl<P, R> Tokens<P, R> {
     /// The links (older, newer) of the result in slot `index`.
     #[inline]
     fn neighbours(&mut self, index: u32) -> Option<(&mut u32, &mut u32)> {
+        if index == NONE {
+            return None;
+        }
         let key = self.slots.key_at(index)?;
         match &mut self.slots.get_mut(key)?.state {
             State::Done { older, newer, .. } => Some((older, newer)),
