@@ -257,6 +257,10 @@ impl Endpoint {
             self.stats.late_requests += 1;
             return Err(Verdict::Dropped);
         }
+        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_| true) {
+            self.stats.rpcs_full += 1;
+            return Err(Verdict::Dropped);
+        }
         let tick = self.wheel.tick();
         let rpc = Rpc {
             id: arrival.id,
@@ -278,6 +282,7 @@ impl Endpoint {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
+        self.server_count += 1;
         self.servers.insert(hash, key.index());
         self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
@@ -365,7 +370,7 @@ impl Endpoint {
         payload_len: usize,
     ) -> MsgIn {
         let len = data.message_length;
-        let place = match self.pool.alloc(len) {
+        let place = match self.alloc_run(now, len) {
             Some(run) => Place::Run(run),
             None => Place::Waiting,
         };
@@ -518,7 +523,10 @@ impl Endpoint {
             // A server without a response is at work; a client that is done needs nothing more.
             match rpc.id.is_client() {
                 true => self.stats.out_of_place += 1,
-                false => self.queue_control(key, Body::Busy),
+                false => {
+                    rpc.heard_tick = tick; // It lives, which matters while its request waits.
+                    self.queue_control(key, Body::Busy);
+                }
             }
             return Verdict::Taken;
         };
@@ -556,7 +564,7 @@ impl Endpoint {
                 self.stats.unknown_port += 1;
                 return Verdict::PortUnreachable;
             }
-            if self.rpcs.is_full() {
+            if !self.may_serve() {
                 body = Body::Busy;
             }
         }
@@ -639,8 +647,9 @@ impl Endpoint {
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
             Some(key) => {
-                let tick = self.wheel.tick();
-                if self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick) {
+                let (tick, most) = (self.wheel.tick(), self.params.resends_per_peer_tick);
+                let is_due = self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick);
+                if is_due && self.peers.get_mut(peer).may_resend(tick, most) {
                     self.ask_for_missing(key);
                 }
             }

@@ -4,6 +4,7 @@ mod app;
 mod input;
 mod leave;
 mod output;
+mod room;
 mod ticks;
 
 use std::collections::VecDeque;
@@ -47,11 +48,17 @@ pub struct Endpoint {
     rpcs: Slots<Rpc>,
     /// Server RPCs by what their clients call them.
     servers: Table,
+    server_count: u32,
+    /// Server RPCs whose clients were asked for an ack often and in vain, the oldest first. Some
+    /// may be gone since.
+    unacked: VecDeque<RpcKey>,
     peers: Peers,
     sockets: Sockets,
     outgoing: Outgoing,
     grants: Grants,
     control: ControlQueue,
+    /// The last packet came from `control`.
+    was_control: bool,
     finished: Finished,
     wheel: Wheel,
     last_tick_at: Instant,
@@ -177,11 +184,14 @@ impl Endpoint {
             region,
             rpcs: Slots::new(params.rpcs_max as usize),
             servers: Table::new(params.rpcs_max, keyed),
+            server_count: 0,
+            unacked: VecDeque::new(),
             peers: Peers::new(params.peers_max, peer_idle, keyed),
             sockets: Sockets::new(params.sockets_max, &mut rng),
             outgoing: Outgoing::default(),
             grants: Grants::new(&params),
             control: ControlQueue::new(params.control_max),
+            was_control: false,
             finished: Finished::new(params.finished_max, params.finished_for),
             wheel: Wheel::new(),
             last_tick_at: now,
@@ -238,6 +248,9 @@ impl Endpoint {
             "sum of incoming bytes"
         );
         assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
+        assert!(self.unacked.len() <= self.params.rpcs_max as usize);
+        let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
+        assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
         let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
         assert_eq!(
             rpcs as usize,
@@ -405,6 +418,7 @@ impl Endpoint {
             return;
         };
         if !rpc.id.is_client() {
+            self.server_count -= 1;
             self.servers.remove(rpc.hash, key.index());
             if rpc.was_handed_over() {
                 let place = self.peers.get(rpc.peer).place;

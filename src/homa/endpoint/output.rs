@@ -75,7 +75,8 @@ impl Endpoint {
     /// Writes the next packet, Homa header and payload, to the start of `room`, which must hold
     /// `Params::packet_max` bytes.
     ///
-    /// Control packets go first, then grants, then data in the order of `outgoing`.
+    /// Control packets go first, but never two in a row while there is something else; then
+    /// grants, then data in the order of `outgoing`.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         let sent = self.poll_packet(now, room)?;
@@ -84,11 +85,25 @@ impl Endpoint {
     }
 
     fn poll_packet(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
+        // Strangers can make us answer without end, so messages get every other packet.
+        let sent = match std::mem::take(&mut self.was_control) {
+            true => self.poll_message(now, room),
+            false => None,
+        };
+        if sent.is_some() {
+            return sent;
+        }
         while let Some(control) = self.control.pop() {
             if let Some(sent) = self.emit_control(&control, room) {
+                self.was_control = true;
                 return Some(sent);
             }
         }
+        self.poll_message(now, room)
+    }
+
+    /// The next grant, or else the next packet of a message of ours.
+    fn poll_message(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         while let Some(decision) = self.grants.poll() {
             if let Some(sent) = self.emit_grant(decision, room) {
                 return Some(sent);

@@ -80,13 +80,13 @@ impl Endpoint {
         };
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
-            State::Receiving(..) | State::Incoming(_) if rpc.is_waiting() => {
-                return self.look_at_waiting(now, key);
+            State::Receiving(..) if rpc.is_waiting() => return self.look_at_waiting(now, key),
+            State::Incoming(message) if rpc.is_waiting() || message.has_all_granted() => {
+                return self.look_at_held(now, key);
             }
             // Rule TM-02: nothing is owed to us.
-            State::Receiving(_, message) | State::Incoming(message) => {
-                (true, message.has_all_granted())
-            }
+            State::Receiving(_, message) => (true, message.has_all_granted()),
+            State::Incoming(_) => (true, false),
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
             State::Done(_) | State::Requested(_) | State::InService | State::Moving => {
@@ -108,20 +108,29 @@ impl Endpoint {
         Look::Again(self.params.resend_ticks)
     }
 
-    /// Rule TM-03: we wait for pages, so we ask for nothing, and the peer's silence does not count.
+    /// Rules TM-02, TM-03: a request waits for pages or grants of ours, so we ask for nothing.
     ///
-    /// A server that sent what it may would take our silence for our end: it hears that we live.
-    /// A client asks by itself. Deviation: not for ever, as hosts may wait for each other's pages.
+    /// Meanwhile its client hears nothing and so asks. Deviation: one that does not is gone, and
+    /// must not keep its slot until its turn comes.
+    fn look_at_held(&mut self, now: Instant, key: RpcKey) -> Look {
+        let tick = self.wheel.tick();
+        let heard = self.rpcs.get(key).map(|rpc| rpc.heard_tick);
+        if heard.is_some_and(|heard| tick.wrapping_sub(heard) < self.params.timeout_ticks) {
+            return Look::Again(self.params.resend_ticks);
+        }
+        self.end(now, key);
+        Look::Done
+    }
+
+    /// Rule TM-03: a response waits for pages, so we ask for nothing, and the server's silence does
+    /// not count. It would take ours for our end: it hears that we live. Deviation: not for ever,
+    /// as hosts may wait for each other's pages.
     fn look_at_waiting(&mut self, now: Instant, key: RpcKey) -> Look {
-        let has_waited_out = self.has_waited_out(key);
-        let is_client = self.rpcs.get(key).is_some_and(|rpc| rpc.id.is_client());
-        if is_client && has_waited_out {
+        if self.has_waited_out(key) {
             self.fail(now, key, Error::NoMemory);
             return Look::Done;
         }
-        if is_client {
-            self.queue_control(key, Body::Busy);
-        }
+        self.queue_control(key, Body::Busy);
         let _ = self.restart_silence(key);
         Look::Again(self.params.timeout_ticks / 4)
     }
@@ -224,6 +233,9 @@ impl Endpoint {
             false => params.need_ack_interval_ticks,
         };
         let pause = pause.min(params.need_ack_give_up_ticks - since_sent);
+        if rpc.need_acks == params.need_acks_fast {
+            self.note_unacked(key);
+        }
         self.queue_control(key, Body::NeedAck);
         Look::Again(pause)
     }
