@@ -4,6 +4,7 @@ mod app;
 mod input;
 mod leave;
 mod output;
+mod receive;
 mod room;
 mod ticks;
 
