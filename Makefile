@@ -16,6 +16,8 @@ test:
 bench:
 	@config/setup.sh
 	cargo bench --workspace
+	cargo run --release -- bench ring
+	cargo run --release -- bench net
 
 # The random tests at full length: hours instead of minutes. DEMIHOMA_SOAK=1 tells them so.
 soak:

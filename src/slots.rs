@@ -1,5 +1,6 @@
 //! A bounded slab whose handles know their generation, so that a stale one is found out.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -12,22 +13,17 @@ pub struct Key<T> {
 
 /// At most `capacity` values, each under a [`Key`]. The slot freed last is used first.
 pub struct Slots<T> {
-    slots: Vec<Slot<T>>,
-    len: usize,
-    /// The free slot to be used next, or the number of slots if all are taken.
-    first_free: u32,
-    /// Of the next tenant, whichever slot it gets.
+    values: slab::Slab<Tenant<T>>,
+    /// Of the next tenant, whichever slot it gets, so that no slot must remember its last one.
     next_generation: u32,
     capacity: usize,
 }
 
 /// A value and whose it is, side by side so that one look finds both.
-struct Slot<T> {
-    /// Of the tenant, or of the last one; never zero.
+struct Tenant<T> {
+    /// Never zero.
     generation: u32,
-    /// The free slot after this one, while this one is free.
-    next_free: u32,
-    value: Option<T>,
+    value: T,
 }
 
 impl<T> Slots<T> {
@@ -38,9 +34,7 @@ impl<T> Slots<T> {
             "a slot's number must fit 32 bits"
         );
         Self {
-            slots: Vec::new(),
-            len: 0,
-            first_free: 0,
+            values: slab::Slab::new(),
             next_generation: 1,
             capacity,
         }
@@ -55,9 +49,8 @@ impl<T> Slots<T> {
     /// As [`Self::insert`], for a value that wants to know its own key.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(Key<T>) -> T) -> Option<Key<T>> {
-        let key = self.next_key()?;
-        self.put(key, make(key));
-        Some(key)
+        let made = self.try_insert_with(|key| Ok::<_, Infallible>((make(key), ())));
+        made.map(|Ok((key, ()))| key)
     }
 
     /// As [`Self::insert_with`], for a value that may come to nothing, and with something beside
@@ -67,66 +60,33 @@ impl<T> Slots<T> {
         &mut self,
         make: impl FnOnce(Key<T>) -> Result<(T, U), E>,
     ) -> Option<Result<(Key<T>, U), E>> {
-        let key = self.next_key()?;
-        Some(make(key).map(|(value, beside)| {
-            self.put(key, value);
-            (key, beside)
-        }))
-    }
-
-    /// Whose the next value will be.
-    #[inline]
-    fn next_key(&self) -> Option<Key<T>> {
-        let key = Key::from_parts(self.first_free, self.next_generation);
-        (!self.is_full()).then_some(key)
-    }
-
-    /// Puts the value of [`Self::next_key`] in.
-    #[inline]
-    fn put(&mut self, key: Key<T>, value: T) {
-        // A free slot is empty; said here, it needs no look for a value that would have to end.
-        if let Some(slot) = self.slots.get_mut(key.index as usize)
-            && slot.value.is_none()
-        {
-            self.first_free = slot.next_free;
-            slot.generation = key.generation;
-            slot.value = Some(value);
-        } else {
-            self.add(key.generation, value);
+        if self.is_full() {
+            return None;
         }
+        let (entry, generation) = (self.values.vacant_entry(), self.next_generation);
+        let key = Key::from_parts(entry.key() as u32, generation);
+        let (value, beside) = match make(key) {
+            Ok(made) => made,
+            Err(error) => return Some(Err(error)),
+        };
+        entry.insert(Tenant { generation, value });
         // Zero is skipped so that a key of all zeroes is never valid.
-        self.next_generation = key.generation.wrapping_add(1).max(1);
-        self.len += 1;
-    }
-
-    /// Puts a value in a new slot.
-    #[cold]
-    fn add(&mut self, generation: u32, value: T) {
-        assert_eq!(
-            self.first_free as usize,
-            self.slots.len(),
-            "free slots are empty"
-        );
-        self.slots.push(Slot {
-            generation,
-            next_free: 0,
-            value: Some(value),
-        });
-        self.first_free = self.slots.len() as u32; // At most `capacity`.
+        self.next_generation = generation.wrapping_add(1).max(1);
+        Some(Ok((key, beside)))
     }
 
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
-        match self.slots.get(key.index as usize) {
-            Some(slot) if slot.generation == key.generation => slot.value.as_ref(),
+        match self.values.get(key.index as usize) {
+            Some(tenant) if tenant.generation == key.generation => Some(&tenant.value),
             Some(_) | None => None,
         }
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
-        match self.slots.get_mut(key.index as usize) {
-            Some(slot) if slot.generation == key.generation => slot.value.as_mut(),
+        match self.values.get_mut(key.index as usize) {
+            Some(tenant) if tenant.generation == key.generation => Some(&mut tenant.value),
             Some(_) | None => None,
         }
     }
@@ -139,37 +99,8 @@ impl<T> Slots<T> {
     /// Takes a value out; its key, and every copy of it, is stale from now on.
     #[inline]
     pub fn remove(&mut self, key: Key<T>) -> Option<T> {
-        match self.slots.get_mut(key.index as usize) {
-            Some(slot) if slot.generation == key.generation => {
-                let value = slot.value.take()?;
-                slot.next_free = self.first_free;
-                self.first_free = key.index;
-                self.len -= 1;
-                Some(value)
-            }
-            Some(_) | None => None,
-        }
-    }
-
-    /// As [`Self::remove`], for a large value of which only what `last_look` takes is wanted: the
-    /// rest ends where it is.
-    #[inline]
-    pub fn remove_with<U>(
-        &mut self,
-        key: Key<T>,
-        last_look: impl FnOnce(&mut T) -> U,
-    ) -> Option<U> {
-        match self.slots.get_mut(key.index as usize) {
-            Some(slot) if slot.generation == key.generation => {
-                let seen = last_look(slot.value.as_mut()?);
-                slot.value = None;
-                slot.next_free = self.first_free;
-                self.first_free = key.index;
-                self.len -= 1;
-                Some(seen)
-            }
-            Some(_) | None => None,
-        }
+        self.get(key)?;
+        Some(self.values.try_remove(key.index as usize)?.value)
     }
 
     /// The key of whoever lives in slot `index` now.
@@ -181,27 +112,29 @@ impl<T> Slots<T> {
     /// Whoever lives in slot `index` now, with its key.
     #[inline]
     pub fn at(&self, index: u32) -> Option<(Key<T>, &T)> {
-        let slot = self.slots.get(index as usize)?;
-        let value = slot.value.as_ref()?;
-        Some((Key::from_parts(index, slot.generation), value))
+        let tenant = self.values.get(index as usize)?;
+        Some((Key::from_parts(index, tenant.generation), &tenant.value))
     }
 
     /// All values in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
-        (0..self.slots.len() as u32).filter_map(|index| self.at(index))
+        self.values.iter().map(|(index, tenant)| {
+            let key = Key::from_parts(index as u32, tenant.generation);
+            (key, &tenant.value)
+        })
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.values.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.values.is_empty()
     }
 
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.len == self.capacity
+        self.values.len() == self.capacity
     }
 
     pub fn capacity(&self) -> usize {

@@ -1,43 +1,13 @@
 //! Two hosts on a bad link, turned by the loop that runs on a NIC.
 
 use demihoma::addr::Addr;
-use demihoma::homa::{Endpoint, Event, Params};
-use demihoma::sim::{App, Echo, Faults, Requester, RequesterParams, Sizes, World};
+use demihoma::homa::Params;
+use demihoma::sim::{Echo, Faults, Requester, RequesterParams, Role, Sizes, World};
 use demihoma::time::{Duration, Instant};
 
 /// 64 MiB, as by default.
 const PAGES: usize = 1024;
 const PORT: u16 = 99;
-
-/// One host asks, the other answers.
-#[derive(Debug)]
-enum Role {
-    Client(Requester),
-    Server(Echo),
-}
-
-impl App for Role {
-    fn act(&mut self, now: Instant, homa: &mut Endpoint) {
-        match self {
-            Self::Client(client) => client.act(now, homa),
-            Self::Server(server) => server.act(now, homa),
-        }
-    }
-
-    fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: Event) {
-        match self {
-            Self::Client(client) => client.on_event(now, homa, event),
-            Self::Server(server) => server.on_event(now, homa, event),
-        }
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        match self {
-            Self::Client(client) => client.wake_at(),
-            Self::Server(server) => server.wake_at(),
-        }
-    }
-}
 
 struct Pair {
     world: World<Role>,
@@ -66,17 +36,11 @@ impl Pair {
     }
 
     fn client(&self) -> &Requester {
-        match &self.world.hosts[0].app {
-            Role::Client(client) => client,
-            Role::Server(_) => unreachable!("host 0 is the client"),
-        }
+        self.world.hosts[0].app.client()
     }
 
     fn server(&self) -> &Echo {
-        match &self.world.hosts[1].app {
-            Role::Server(server) => server,
-            Role::Client(_) => unreachable!("host 1 is the server"),
-        }
+        self.world.hosts[1].app.server()
     }
 
     /// Runs until every RPC has its outcome.

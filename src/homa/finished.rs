@@ -20,8 +20,8 @@ pub struct Name {
     /// A keyed hash of all that names the RPC, so that no sender can make two look the same. By
     /// chance one of 2^45 new RPCs is taken for a finished one.
     pub hash: u64,
-    /// Counts up with the RPCs of one client, so that those that follow each other share a line.
-    /// Starts at a secret place for each client.
+    /// Counts up with the RPCs of one client, so that those that follow each other lie in lines
+    /// that do, and no bucket is filled before the others. Starts at a secret place for each.
     pub place: u64,
 }
 
@@ -53,22 +53,15 @@ impl Finished {
         let step = self.step(now);
         let start = self.bucket(name);
         let bucket = &mut self.entries[start..start + WAYS];
-        let age_of = |entry: u64| {
-            if entry == 0 {
-                u64::MAX
-            } else {
-                age(step, entry)
-            }
-        };
-        let (mut oldest, mut oldest_age) = (0, 0);
-        for (way, &entry) in bucket.iter().enumerate() {
-            let age = age_of(entry);
-            if age >= oldest_age {
-                (oldest, oldest_age) = (way, age);
-            }
+        let is_free = |entry: &u64| *entry == 0 || age(step, *entry) >= STEPS;
+        if let Some(way) = bucket.iter().position(is_free) {
+            bucket[way] = tag(name) | step;
+            return false;
         }
-        bucket[oldest] = tag(name) | step;
-        oldest_age < STEPS
+        if let Some(oldest) = bucket.iter_mut().max_by_key(|entry| age(step, **entry)) {
+            *oldest = tag(name) | step;
+        }
+        true
     }
 
     /// Whether the RPC is over.
@@ -93,7 +86,7 @@ impl Finished {
 
     #[inline]
     fn bucket(&self, name: Name) -> usize {
-        ((name.place / WAYS as u64) & self.bucket_mask) as usize * WAYS
+        (name.place & self.bucket_mask) as usize * WAYS
     }
 
     /// The time as an entry holds it. It comes around every 64 times that names are kept; a name
@@ -147,7 +140,7 @@ mod tests {
         let mut finished = memory(64);
         let at = |number: u64| Instant(number * 10_000_000);
         assert!((0..64).all(|number| !finished.insert(at(number), name(number))));
-        // Numbers 64 to 71 share the bucket of 0 to 7.
+        // Eight buckets of eight: each new name finds its bucket full.
         assert!((64..68).all(|number| finished.insert(at(number), name(number))));
         let kept: Vec<_> = (0..68)
             .filter(|&n| finished.contains(at(68), name(n)))
@@ -158,9 +151,27 @@ mod tests {
     #[test]
     fn a_name_whose_time_is_up_makes_room_unnoticed() {
         let mut finished = memory(8);
-        (0..8).for_each(|number| assert!(!finished.insert(Instant(0), name(number))));
+        assert!((0..8).all(|number| !finished.insert(Instant(0), name(number))));
         let later = Instant(0) + Duration::secs(10);
         assert!((8..16).all(|number| !finished.insert(later, name(number))));
         assert!((8..16).all(|number| finished.contains(later, name(number))));
+    }
+
+    /// Four clients with 128 RPCs each, 512 of the 1,024 names that fit: wherever their places
+    /// start, each puts one name into each of the 128 buckets.
+    #[test]
+    fn clients_do_not_crowd_each_other_out_of_a_table_with_room() {
+        let mut finished = memory(1024);
+        for (client, start) in [0u64, 40, 40, 127].into_iter().enumerate() {
+            for number in 0..128 {
+                let hash = Keyed::new(1).hash2(number, client as u64);
+                let name = Name {
+                    hash,
+                    place: start + number,
+                };
+                assert!(!finished.insert(Instant(number), name));
+            }
+        }
+        assert_eq!(finished.count(Instant(128)), 512);
     }
 }

@@ -25,6 +25,8 @@ pub struct MsgOut {
     pub sched_priority: u8,
     /// True while the RPC waits in the order of retransmissions.
     pub retransmit_filed: bool,
+    /// True while the RPC waits for its peer's link.
+    pub is_parked: bool,
     cut: Cut,
     /// Only a message that lost a packet has one, so that the others stay small.
     owed: Option<Box<Owed>>,
@@ -84,6 +86,7 @@ impl MsgOut {
             notify,
             sched_priority: 0,
             retransmit_filed: false,
+            is_parked: false,
             cut,
             owed: None,
         }

@@ -98,6 +98,13 @@ impl Outgoing {
         self.heap.first().map(|entry| Turn::Long(entry.rpc))
     }
 
+    /// Whether a message's turn to send new bytes will come.
+    pub fn contains(&self, rpc: RpcKey) -> bool {
+        let place = self.places.get(rpc.index() as usize);
+        let entry = place.and_then(|&place| self.heap.get(place as usize));
+        entry.is_some_and(|entry| entry.rpc == rpc) || self.short.contains(&rpc)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.retransmits.is_empty() && self.short.is_empty() && self.heap.is_empty()
     }

@@ -4,6 +4,9 @@ use crate::error::Error;
 use crate::time::Duration;
 use crate::wire::homa::MAX_MESSAGE_LEN;
 
+/// Least length of the largest packet: an ACK, 80 B, must fit over IPv6 too, with 20 B less.
+const PACKET_MIN: u16 = 100;
+
 /// Limits and times of one [`Endpoint`](super::Endpoint).
 ///
 /// Unless said otherwise, a default is that of HomaModule at 9edb958.
@@ -60,7 +63,8 @@ pub struct Params {
     pub need_acks_fast: u32,
     /// Ticks between NEED_ACKs after that. Default 50.
     pub need_ack_interval_ticks: u32,
-    /// Ticks after which a response nobody acknowledges is forgotten. Default 5,000.
+    /// Ticks after which a response nobody acknowledges is forgotten, and a message for which
+    /// there are no pages is given up. Default 5,000.
     pub need_ack_give_up_ticks: u32,
 
     /// Finished RPCs remembered, so that none runs twice. Default 1,048,576.
@@ -115,7 +119,7 @@ impl Params {
             && self.peers_max > 0
             && self.sockets_max > 0
             && self.control_max > 0
-            && usize::from(self.packet_max) > crate::wire::homa::DATA_LEN
+            && self.packet_max >= PACKET_MIN
             && self.unsched_bytes > 0
             && self.max_incoming_bytes > 0
             && (1..=8).contains(&self.max_overcommit)
@@ -128,5 +132,21 @@ impl Params {
             && self.timeout_ticks > self.resend_ticks
             && self.resends_per_peer_tick > 0;
         if ok { Ok(()) } else { Err(Error::Invalid) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// IPv6 leaves 80 B of 100 B: a whole ACK, and DATA with 24 B of payload.
+    #[test]
+    fn packets_too_small_for_the_headers_are_refused() {
+        let with = |packet_max| Params {
+            packet_max,
+            ..Params::default()
+        };
+        assert_eq!(with(99).validate(), Err(Error::Invalid));
+        assert_eq!(with(100).validate(), Ok(()));
     }
 }

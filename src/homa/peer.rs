@@ -1,6 +1,7 @@
 //! What is known of each host we talk to.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 use arrayvec::ArrayVec;
 
@@ -29,10 +30,15 @@ pub struct Peer {
     pub uses_ours_since: Option<Instant>,
     /// Goes up when the peer restarts; what belongs to an earlier one is void.
     pub incarnation: u32,
+    /// A secret number of its own: where its names start in the memory of finished RPCs.
+    pub place: u64,
     /// RPCs that wait for the link.
     pub parked: Vec<RpcKey>,
     /// RPCs alive with this peer.
     pub rpc_count: u32,
+    /// There ever was one. If not, anybody may have written the address into a packet, and the
+    /// peer is the first to be forgotten.
+    had_rpcs: bool,
     pub used_at: Instant,
     acks: ArrayVec<Ack, SAVED_ACKS_MAX>,
     cutoffs_sent_tick: Option<u32>,
@@ -61,7 +67,7 @@ pub struct Peers {
 }
 
 impl Peer {
-    fn new(ip: Ip, now: Instant) -> Self {
+    fn new(ip: Ip, place: u64, now: Instant) -> Self {
         // Until it tells us, all unscheduled bytes go one level below the top.
         // Source: HomaModule homa_peer.c `homa_peer_alloc`.
         let unsched_cutoffs = [0, 0, 0, 0, 0, 0, MAX_MESSAGE_LEN, 0];
@@ -74,8 +80,10 @@ impl Peer {
             },
             uses_ours_since: None,
             incarnation: 0,
+            place,
             parked: Vec::new(),
             rpc_count: 0,
+            had_rpcs: false,
             used_at: now,
             acks: ArrayVec::new(),
             cutoffs_sent_tick: None,
@@ -109,6 +117,14 @@ impl Peer {
 
     pub fn has_acks(&self) -> bool {
         !self.acks.is_empty()
+    }
+
+    /// An RPC with it begins.
+    #[inline]
+    pub fn on_rpc(&mut self, now: Instant) {
+        self.rpc_count += 1;
+        self.had_rpcs = true;
+        self.used_at = now;
     }
 
     /// Whether CUTOFFS may be sent now: once a tick.
@@ -153,8 +169,10 @@ impl Peer {
         restarted
     }
 
+    /// Whether it may be forgotten. A server whose saved ack is lost with it asks by NEED_ACK; one
+    /// that does not is gone, and must not be kept for it.
     fn is_idle(&self, now: Instant, idle_min: Duration) -> bool {
-        self.rpc_count == 0 && self.acks.is_empty() && now.since(self.used_at) >= idle_min
+        self.rpc_count == 0 && (!self.had_rpcs || now.since(self.used_at) >= idle_min)
     }
 }
 
@@ -190,7 +208,8 @@ impl Peers {
         if self.slots.is_full() {
             self.forget_one(now)?;
         }
-        let key = self.slots.insert(Peer::new(ip, now))?;
+        let place = self.by_ip.hasher().hash_one(ip);
+        let key = self.slots.insert(Peer::new(ip, place, now))?;
         self.by_ip.insert(ip, key);
         self.last = Some((ip, key));
         Some(key)
@@ -262,7 +281,7 @@ mod tests {
     /// Rules PE-01, PE-09: one level below the top until told, then the inclusive cutoffs.
     #[test]
     fn unscheduled_priority_follows_the_peers_cutoffs() {
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         assert_eq!(
             (
                 peer.unsched_priority(1),
@@ -282,7 +301,7 @@ mod tests {
             client_id: RpcId(id),
             server_port: 9,
         };
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         (0..16).for_each(|id| peer.save_ack(ack(id)).unwrap());
         assert_eq!(peer.save_ack(ack(16)), Err(ack(16)));
         assert_eq!(peer.take_ack(), Some(ack(15)));
@@ -292,8 +311,15 @@ mod tests {
     fn a_full_table_forgets_an_idle_peer_but_never_a_busy_one() {
         let mut peers = peers(2);
         let busy = peers.find_or_add(Instant(0), ip(1)).unwrap();
-        peers.get_mut(busy).rpc_count = 1;
+        peers.get_mut(busy).on_rpc(Instant(0));
         let idle = peers.find_or_add(Instant(0), ip(2)).unwrap();
+        peers.get_mut(idle).on_rpc(Instant(0));
+        peers.get_mut(idle).rpc_count = 0;
+        let ack = Ack {
+            client_id: RpcId(2),
+            server_port: 9,
+        };
+        peers.get_mut(idle).save_ack(ack).unwrap();
         assert!(peers.find_or_add(Instant(IDLE.0 - 1), ip(3)).is_none());
         assert!(peers.find_or_add(Instant(IDLE.0), ip(3)).is_some());
         assert!(peers.try_get_mut(idle).is_none());
@@ -301,9 +327,21 @@ mod tests {
     }
 
     #[test]
+    fn invented_addresses_keep_no_real_peer_out() {
+        let mut peers = peers(2);
+        let real = peers.find_or_add(Instant(0), ip(1)).unwrap();
+        peers.get_mut(real).on_rpc(Instant(0));
+        peers.get_mut(real).rpc_count = 0;
+        for last in 2..100 {
+            assert!(peers.find_or_add(Instant(1), ip(last)).is_some());
+        }
+        assert_eq!(peers.find(ip(1)), Some(real));
+    }
+
+    #[test]
     fn a_peer_that_forgets_our_cutoffs_after_long_use_has_restarted() {
         let after = Duration::millis(100);
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         assert!(!peer.on_version(Instant(0), 0, 1, after));
         assert!(!peer.on_version(Instant(5), 1, 1, after));
         assert!(!peer.on_version(Instant(after.0 + 4), 0, 1, after));
@@ -314,7 +352,7 @@ mod tests {
 
     #[test]
     fn resends_to_one_peer_are_few_in_a_tick() {
-        let mut peer = Peer::new(ip(1), Instant(0));
+        let mut peer = Peer::new(ip(1), 0, Instant(0));
         let sent = (0..20).filter(|_| peer.may_resend(4, 8)).count();
         assert_eq!(sent, 8);
         assert!(peer.may_resend(5, 8));

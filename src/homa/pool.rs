@@ -75,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// A run of `len` bytes with one holder; `None` if no stretch is long enough.
+    /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough.
     #[inline]
     pub fn alloc(&mut self, len: u32) -> Option<Key<Run>> {
         if self.runs.is_full() {
@@ -83,14 +83,11 @@ impl Pool {
         }
         let offset = match self.cut_from_partial(len) {
             Some(offset) => offset,
-            None if len < BPAGE_LEN => {
-                let page = self.highest_free()?;
-                self.partial = Some(Partial { page, used: 0 });
-                self.cut_from_partial(len)?
-            }
-            None => self.take_pages(len)?,
+            None => self.take_anew(len)?,
         };
-        for page in pages_of(offset, len) {
+        let (first, last) = pages_of(offset, len);
+        self.add_user(first);
+        for page in first + 1..=last {
             self.add_user(page);
         }
         self.runs.insert(Run {
@@ -98,6 +95,17 @@ impl Pool {
             len,
             holders: 1,
         })
+    }
+
+    /// Starts a partial page, or takes whole pages.
+    #[cold]
+    fn take_anew(&mut self, len: u32) -> Option<u32> {
+        if len >= BPAGE_LEN {
+            return self.take_pages(len);
+        }
+        let page = self.highest_free()?;
+        self.partial = Some(Partial { page, used: 0 });
+        self.cut_from_partial(len)
     }
 
     /// Where a run's bytes lie: offset in the region, length.
@@ -123,9 +131,10 @@ impl Pool {
         };
         run.holders -= 1;
         if run.holders == 0 {
-            let (offset, len) = (run.offset, run.len);
+            let (first, last) = pages_of(run.offset, run.len);
             self.runs.remove(key);
-            for page in pages_of(offset, len) {
+            self.remove_user(first);
+            for page in first + 1..=last {
                 self.remove_user(page);
             }
         }
@@ -153,6 +162,10 @@ impl Pool {
         !self.waiting.is_empty()
     }
 
+    pub fn waiter_count(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Pages that no message reaches into.
     pub fn free_pages(&self) -> u32 {
         self.free_count
@@ -162,18 +175,24 @@ impl Pool {
         self.users.len() as u32
     }
 
+    /// The longest message that may ever fit, bytes.
+    #[inline]
+    pub fn len_max(&self) -> u32 {
+        self.pages() * BPAGE_LEN
+    }
+
+    #[inline]
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
         let partial = self.partial.as_mut()?;
         if self.users[partial.page as usize] == 0 {
             partial.used = 0;
         }
-        if len >= BPAGE_LEN || len > BPAGE_LEN - partial.used {
+        if len > BPAGE_LEN - partial.used || len == BPAGE_LEN {
             return None;
         }
         let offset = partial.page * BPAGE_LEN + partial.used;
-        partial.used = (partial.used + len)
-            .next_multiple_of(PIECE_ALIGN)
-            .min(BPAGE_LEN);
+        // A page's length is a multiple of the alignment, so this does not pass its end.
+        partial.used = (partial.used + len).next_multiple_of(PIECE_ALIGN);
         Some(offset)
     }
 
@@ -235,6 +254,7 @@ impl Pool {
         Some(index as u32 * 64 + 63 - word.leading_zeros())
     }
 
+    #[inline]
     fn add_user(&mut self, page: u32) {
         let users = &mut self.users[page as usize];
         if *users == 0 {
@@ -244,6 +264,7 @@ impl Pool {
         *users += 1; // At most BPAGE_LEN / PIECE_ALIGN = 1,024 pieces, and one run that ends here.
     }
 
+    #[inline]
     fn remove_user(&mut self, page: u32) {
         let users = &mut self.users[page as usize];
         *users -= 1;
@@ -254,8 +275,10 @@ impl Pool {
     }
 }
 
-fn pages_of(offset: u32, len: u32) -> std::ops::RangeInclusive<u32> {
-    offset / BPAGE_LEN..=(offset + len - 1) / BPAGE_LEN
+/// The first and the last page of these bytes.
+#[inline]
+fn pages_of(offset: u32, len: u32) -> (u32, u32) {
+    (offset / BPAGE_LEN, (offset + len - 1) / BPAGE_LEN)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::addr::Addr;
 use crate::error::Error;
 use crate::homa::event::{RunKey, SocketKey};
-use crate::homa::msg_in::MsgIn;
+use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::Peer;
 use crate::slots::Key;
@@ -21,11 +21,13 @@ pub struct Rpc {
     pub port: u16,
     /// The user's, told when a client RPC is done.
     pub tag: u64,
+    /// A server RPC's keyed hash, under which it is filed.
+    pub hash: u64,
     /// The peer's incarnation when the RPC began.
     pub incarnation: u32,
     /// When the peer was last heard, or last had nothing to tell.
     pub heard_tick: u32,
-    /// When the last RESEND or NEED_ACK went out.
+    /// When the last RESEND or NEED_ACK went out, or the wait for pages began.
     pub asked_tick: u32,
     /// Ticks to the next RESEND after that; grows while the peer says BUSY.
     pub ask_interval: u32,
@@ -93,6 +95,21 @@ impl Rpc {
             | State::InService
             | State::Replying(_)
             | State::Moving => None,
+        }
+    }
+
+    /// Whether its incoming message waits for pages.
+    pub fn is_waiting(&self) -> bool {
+        match &self.state {
+            State::Receiving(_, message) | State::Incoming(message) => {
+                message.place == Place::Waiting
+            }
+            State::Sending(_)
+            | State::Done(_)
+            | State::Requested(_)
+            | State::InService
+            | State::Replying(_)
+            | State::Moving => false,
         }
     }
 

@@ -46,6 +46,13 @@ impl Wheel {
         self.filed_count == 0
     }
 
+    /// Whether `slot` will be due one day.
+    pub fn is_filed(&self, slot: u32) -> bool {
+        self.entries
+            .get(slot as usize)
+            .is_some_and(|entry| entry.previous != NONE)
+    }
+
     /// Files `slot` in `ticks` from now, at least one; sooner if it is filed for sooner already.
     #[inline]
     pub fn file_in(&mut self, slot: u32, ticks: u32) {

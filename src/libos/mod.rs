@@ -275,6 +275,11 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         &self.poller
     }
 
+    /// The device itself, for those who measure it; what they receive is lost to the queues.
+    pub fn device_mut(&mut self) -> &mut D {
+        self.poller.device_mut()
+    }
+
     /// Sends what was just given, unless results wait: then the application has more to do, and
     /// the next turn sends all of it in one burst.
     #[inline]

@@ -116,14 +116,14 @@ impl Sgas {
     #[inline]
     pub(super) fn remove(&mut self, handle: u64) -> Result<Option<Freed>, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
-        let freed = self.slots.remove_with(key, |held| match &held.bytes {
+        let held = self.slots.remove(key).ok_or(Error::Invalid)?;
+        Ok(match held.bytes {
             Bytes::Allocated(_) => None,
             Bytes::Received(received) => Some(Freed {
                 run: received.run,
                 open: received.open.map(|open| (received.socket, open)),
             }),
-        });
-        freed.ok_or(Error::Invalid)
+        })
     }
 
     /// As the application sees it; a null one if it was freed, which only its holder can do.

@@ -5,12 +5,16 @@
 
 mod app;
 mod faults;
+mod garbage;
 mod nic;
+mod role;
 mod workload;
 mod world;
 
 pub use app::{App, Echo, Requester, RequesterParams};
 pub use faults::Faults;
+pub use garbage::Garbage;
 pub use nic::Nic;
+pub use role::Role;
 pub use workload::Sizes;
-pub use world::{Host, World};
+pub use world::{Crossing, Host, World};

@@ -58,6 +58,11 @@ impl Nic {
         self.sent.pop_front()
     }
 
+    /// How many frames wait to be received.
+    pub fn waiting(&self) -> usize {
+        self.received.len()
+    }
+
     /// Frames wait to be received.
     pub fn has_received(&self) -> bool {
         !self.received.is_empty()

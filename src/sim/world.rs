@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::addr::Ip;
+use crate::device::Device;
 use crate::homa;
 use crate::mem::Region;
 use crate::net::{self, Interface};
@@ -11,9 +12,22 @@ use crate::rng::Rng;
 use crate::runtime::Poller;
 use crate::sim::{App, Faults, Nic};
 use crate::time::{Duration, Instant, Rate};
+use crate::wire::homa::{Common, Packet, parse};
+
+/// Speed of each host's link.
+const LINK_MBPS: u32 = 25_000;
 
 /// Bytes that a frame takes on the wire besides its own: preamble 8, check 4, gap 12.
 const WIRE_EXTRA: u32 = 24;
+
+/// A frame on its way from one host to another, both by their places in [`World::hosts`].
+#[derive(Clone, Copy, Debug)]
+pub struct Crossing<'a> {
+    pub now: Instant,
+    pub from: usize,
+    pub to: usize,
+    pub frame: &'a [u8],
+}
 
 /// One computer: a NIC, the stack over it, an application.
 #[derive(Debug)]
@@ -24,6 +38,8 @@ pub struct Host<A> {
     wake_at: Option<Instant>,
     /// When its link has sent all it was given.
     link_idle_at: Instant,
+    /// Until then its loop does not turn, whatever arrives.
+    frozen_until: Option<Instant>,
 }
 
 /// All hosts, the switch between them, and the time.
@@ -32,6 +48,10 @@ pub struct World<A> {
     pub now: Instant,
     pub hosts: Vec<Host<A>>,
     pub faults: Faults,
+    /// Says of each frame whether it gets lost: a link that is down, a way that is cut.
+    pub loses: fn(&Crossing) -> bool,
+    params: homa::Params,
+    pages: usize,
     rng: Rng,
     rate: Rate,
     delay: Duration,
@@ -51,47 +71,65 @@ struct Entry {
     frame: Option<Vec<u8>>,
 }
 
+impl<A: App> Host<A> {
+    /// A computer that has just been switched on.
+    fn start(now: Instant, number: u8, homa: homa::Params, pages: usize, app: A) -> Self {
+        const MTU: u16 = 1500;
+        let interface = Interface {
+            ip: World::<A>::ip_of(number),
+            prefix: 24,
+        };
+        let net = net::Params {
+            addresses: vec![interface],
+            seed: homa.seed,
+            ..net::Params::default()
+        };
+        let region = Region::owned(pages * homa::BPAGE_LEN as usize).expect("memory");
+        let nic = Nic::new(number, MTU, LINK_MBPS);
+        Self {
+            poller: Poller::new(nic, net, homa, region, now).expect("valid params"),
+            app,
+            wake_at: None,
+            link_idle_at: now,
+            frozen_until: None,
+        }
+    }
+}
+
+impl Crossing<'_> {
+    /// The Homa packet in the frame, if there is one.
+    pub fn packet(&self) -> Option<(Common, Packet<'_>)> {
+        /// Ethernet and IPv4, as our stack writes them.
+        const HEADERS_LEN: usize = 34;
+        let is_homa = self.frame.get(12..14) == Some(&[8, 0]) && self.frame.get(23) == Some(&146);
+        parse(self.frame.get(HEADERS_LEN..).filter(|_| is_homa)?).ok()
+    }
+}
+
 impl<A: App> World<A> {
     /// Hosts 10.0.0.1, 10.0.0.2, ... with one application each.
     ///
     /// # Panics
     /// If the params are invalid, or there are more than 250 applications.
     pub fn new(seed: u64, params: &homa::Params, pages: usize, apps: Vec<A>) -> Self {
-        const MTU: u16 = 1500;
-        const LINK_MBPS: u32 = 25_000;
         assert!(apps.len() <= 250, "hosts are numbered by one byte");
         let mut rng = Rng::new(seed);
-        let host = |(number, app): (usize, A), seed: u64| {
-            let number = number as u8 + 1;
-            let interface = Interface {
-                ip: Self::ip_of(number),
-                prefix: 24,
-            };
-            let net = net::Params {
-                addresses: vec![interface],
-                seed,
-                ..net::Params::default()
-            };
+        let hosts = apps.into_iter().enumerate();
+        let hosts = hosts.map(|(number, app)| {
             let homa = homa::Params {
-                seed,
+                seed: rng.next_u64(),
                 ..params.clone()
             };
-            let region = Region::owned(pages * homa::BPAGE_LEN as usize).expect("memory");
-            let nic = Nic::new(number, MTU, LINK_MBPS);
-            let poller = Poller::new(nic, net, homa, region, Instant(0)).expect("valid params");
-            Host {
-                poller,
-                app,
-                wake_at: None,
-                link_idle_at: Instant(0),
-            }
-        };
-        let hosts = apps.into_iter().enumerate();
-        let hosts = hosts.map(|entry| host(entry, rng.next_u64())).collect();
+            Host::start(Instant(0), number as u8 + 1, homa, pages, app)
+        });
+        let hosts = hosts.collect();
         let mut world = Self {
             now: Instant(0),
             hosts,
             faults: Faults::NONE,
+            loses: |_| false,
+            params: params.clone(),
+            pages,
             rng,
             rate: Rate::mbps(LINK_MBPS.into()),
             delay: Duration::micros(2),
@@ -108,6 +146,28 @@ impl<A: App> World<A> {
         Ip::v4(10, 0, 0, number)
     }
 
+    /// A host's computer fails and starts anew, with nothing of what it knew: only its addresses
+    /// and what is on its way to it are as before. `seed` is that of its new life.
+    pub fn restart(&mut self, number: usize, seed: u64, app: A) {
+        let homa = homa::Params {
+            seed,
+            ..self.params.clone()
+        };
+        self.hosts[number] = Host::start(self.now, number as u8 + 1, homa, self.pages, app);
+        self.turn(number);
+    }
+
+    /// A host's loop stands still until then, while its NIC receives.
+    pub fn freeze(&mut self, number: usize, until: Instant) {
+        self.hosts[number].frozen_until = Some(until);
+        self.file(until, number, None);
+    }
+
+    /// A frame from nowhere arrives at a host as soon as may be.
+    pub fn inject(&mut self, number: usize, frame: Vec<u8>) {
+        self.file(self.now, number, Some(frame));
+    }
+
     /// Lets the next thing happen; false if nothing ever will.
     pub fn step(&mut self) -> bool {
         let Some(Reverse(entry)) = self.queue.pop() else {
@@ -117,8 +177,12 @@ impl<A: App> World<A> {
         let host = &mut self.hosts[entry.host];
         match entry.frame {
             Some(frame) => host.poller.device_mut().deliver(frame),
+            None if host.frozen_until == Some(entry.at) => host.frozen_until = None,
             None if host.wake_at == Some(entry.at) => host.wake_at = None,
             None => return true,
+        }
+        if host.frozen_until.is_some() {
+            return true;
         }
         self.turn(entry.host);
         true
@@ -177,14 +241,20 @@ impl<A: App> World<A> {
         host.link_idle_at = start + self.rate.time_for(frame.len() as u32 + WIRE_EXTRA);
         let at = host.link_idle_at + self.delay;
         self.frames += 1;
-        let is_unicast = frame[0] & 1 == 0;
-        let targets = match is_unicast {
-            true => usize::from(frame[5]) - 1..usize::from(frame[5]),
-            false => 0..self.hosts.len(),
-        };
-        for host in targets.filter(|&host| host != from) {
+        for to in 0..self.hosts.len() {
+            let mac = self.hosts[to].poller.device().caps().mac;
+            let is_for = frame[0] & 1 == 1 || frame.starts_with(&mac);
+            let crossing = Crossing {
+                now: self.now,
+                from,
+                to,
+                frame: &frame,
+            };
+            if to == from || !is_for || (self.loses)(&crossing) {
+                continue;
+            }
             for extra in self.faults.copies(&mut self.rng) {
-                self.file(at + extra, host, Some(frame.clone()));
+                self.file(at + extra, to, Some(frame.clone()));
             }
         }
     }

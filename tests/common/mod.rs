@@ -4,9 +4,9 @@
 use std::any::type_name;
 use std::env;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, Lines};
 use std::os::fd::AsRawFd;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Set in a child; its value is the part it plays.
@@ -42,6 +42,60 @@ pub(crate) fn in_namespace<F: FnOnce()>(body: F) {
 pub(crate) fn beside(role: &str) -> Output {
     let test = env::args().nth(1).expect("a child is told its test");
     finish(command(&[], &test, role))
+}
+
+/// A run of the same test beside this one, in the same namespace; it is killed with this value.
+#[allow(dead_code)] // As above.
+pub(crate) struct Beside {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+#[allow(dead_code)] // As above.
+impl Beside {
+    /// Starts it with another role, and waits until it has said "ready".
+    pub(crate) fn start(role: &str) -> Self {
+        let test = env::args().nth(1).expect("a child is told its test");
+        let mut command = command(&[], &test, role);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let stdout = child.stdout.take().expect("it is piped");
+        let lines = BufReader::new(stdout).lines();
+        let mut beside = Self { child, lines };
+        beside.says("ready");
+        beside
+    }
+
+    /// Waits for a line of its.
+    pub(crate) fn says(&mut self, line: &str) {
+        let found = self.lines.by_ref().map_while(Result::ok);
+        let found = found.into_iter().any(|said| said.ends_with(line));
+        assert!(found, "it ended before it said {line:?}");
+    }
+
+    pub(crate) fn signal(&self, signal: libc::c_int) {
+        let pid = self.child.id() as libc::pid_t;
+        // SAFETY: has no precondition; the child is ours and was not waited for, so that nobody
+        // else has its id.
+        let result = unsafe { libc::kill(pid, signal) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("a child of ours");
+        self.child.wait().expect("a child of ours");
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// The part that this process plays: "main" in the child, or as [`beside`] was told.

@@ -86,6 +86,7 @@ impl Endpoint {
             socket,
             port,
             tag,
+            hash: 0,
             incarnation,
             heard_tick: tick,
             asked_tick: tick,
@@ -95,9 +96,7 @@ impl Endpoint {
             state: State::Sending(MsgOut::new(payload, len, cut, now, notify)),
         });
         let key = key.ok_or(Error::Exhausted)?;
-        let peer = self.peers.get_mut(peer);
-        peer.rpc_count += 1;
-        peer.used_at = now;
+        self.peers.get_mut(peer).on_rpc(now);
         self.stats.requests += 1;
         self.file_out(key);
         self.file_timer(now, key, self.params.resend_ticks);
@@ -259,8 +258,8 @@ impl Endpoint {
                     std::mem::replace(&mut out.notify, Notify::Never),
                     Err(error),
                 );
-                self.drop_out(now, out);
                 self.drop_in(now, key, message);
+                self.drop_out(now, out);
             }
             State::Done(Ok(whole)) => {
                 self.release(now, whole.run);

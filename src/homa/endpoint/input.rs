@@ -2,16 +2,14 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::{Event, Notify, RpcKey, RunKey};
-use crate::homa::msg_in::{MsgIn, Place};
-use crate::homa::msg_out::MsgOut;
+use crate::homa::event::{Notify, RpcKey};
 use crate::homa::peer::{Link, Peer};
-use crate::homa::rpc::{Rpc, State, Whole};
+use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{self as wire, Ack, Common, Cutoffs, Data, Grant, Packet, Resend, RpcId};
 
-use super::{Body, Control, Endpoint, Verdict, waiter};
+use super::{Body, Control, Endpoint, Verdict, finished_name};
 
 /// Where a packet comes from and which RPC it is for.
 #[derive(Clone, Copy)]
@@ -25,6 +23,16 @@ struct Arrival {
 }
 
 impl Arrival {
+    #[inline]
+    fn new(now: Instant, meta: &Meta, common: &Common) -> Self {
+        Self {
+            now,
+            from: Addr::new(meta.from, common.sport),
+            port: common.dport,
+            id: common.id.peer_side(),
+        }
+    }
+
     /// The header of an answer that needs no RPC.
     fn answer(&self) -> Common {
         Common {
@@ -40,17 +48,21 @@ impl Endpoint {
     #[inline]
     pub fn handle_packet(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         self.stats.packets_in += 1;
+        match wire::parse_data(packet) {
+            Some((common, data, payload)) => {
+                self.on_data(&Arrival::new(now, meta, &common), &data, payload)
+            }
+            None => self.on_other(now, meta, packet),
+        }
+    }
+
+    /// Takes a packet that is no DATA.
+    fn on_other(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         let Ok((common, packet)) = wire::parse(packet) else {
             self.stats.malformed += 1;
             return Verdict::Dropped;
         };
-        let from = Addr::new(meta.from, common.sport);
-        let arrival = Arrival {
-            now,
-            from,
-            port: common.dport,
-            id: common.id.peer_side(),
-        };
+        let arrival = Arrival::new(now, meta, &common);
         match packet {
             Packet::Data(data, payload) => self.on_data(&arrival, &data, payload),
             Packet::Grant(grant) => self.on_grant(&arrival, grant),
@@ -83,7 +95,10 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Up(link);
         for key in std::mem::take(&mut peer.parked) {
-            self.file_out(key);
+            if let Some(out) = self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut) {
+                out.is_parked = false;
+                self.file_out(key);
+            }
         }
     }
 
@@ -95,14 +110,24 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Unknown;
         for key in std::mem::take(&mut peer.parked) {
-            self.abort(now, key, error);
+            // The response may have come whole meanwhile: then nothing waits to be sent.
+            if self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut).is_some() {
+                self.abort(now, key, error);
+            }
         }
     }
 
-    /// The link to a peer is void: the next packet to it asks for a new one.
+    /// The link to a peer is void: a new one is asked for if something waits for it, or by the
+    /// next packet.
     pub fn handle_peer_lost(&mut self, ip: Ip) {
-        if let Some(peer) = self.peers.find(ip) {
-            self.peers.get_mut(peer).link = Link::Unknown;
+        let Some(peer) = self.peers.find(ip) else {
+            return;
+        };
+        let peer = self.peers.get_mut(peer);
+        peer.link = Link::Unknown;
+        if !peer.parked.is_empty() {
+            peer.link = Link::Asked;
+            self.unresolved.push_back(ip);
         }
     }
 
@@ -157,6 +182,9 @@ impl Endpoint {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
+        if data.message_length > self.pool.len_max() {
+            return self.refuse_too_long(arrival);
+        }
         let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
@@ -182,14 +210,28 @@ impl Endpoint {
         self.receive(arrival.now, key, data, payload)
     }
 
+    /// A message longer than all pages together would wait for them for ever.
+    #[cold]
+    fn refuse_too_long(&mut self, arrival: &Arrival) -> Verdict {
+        self.stats.too_long += 1;
+        if let Some(key) = self.find(arrival)
+            && let Some(State::Sending(_)) = self.rpcs.get(key).map(|rpc| &rpc.state)
+        {
+            self.abort(arrival.now, key, Error::MessageTooLong);
+        }
+        Verdict::Dropped
+    }
+
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
     fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
         let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
         let peer = self.peers.get_mut(key);
+        let may_tell = theirs != ours && peer.may_send_cutoffs(tick);
         if peer.on_version(arrival.now, theirs, ours, self.params.restart_after) {
             self.stats.restarts += 1;
+            self.end_servers_of(arrival.now, key);
         }
-        if theirs != ours && peer.may_send_cutoffs(tick) {
+        if may_tell {
             self.queue(Control {
                 peer: key,
                 common: arrival.answer(),
@@ -204,10 +246,17 @@ impl Endpoint {
             self.stats.unknown_port += 1;
             return Err(Verdict::PortUnreachable);
         };
-        let incarnation = self.peers.get(peer).incarnation;
-        let name = self.finished_name(arrival.id, arrival.from, incarnation);
+        let hash = self.server_hash(arrival.id, arrival.from.ip);
+        let Peer {
+            incarnation, place, ..
+        } = *self.peers.get(peer);
+        let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
         if self.finished.contains(arrival.now, name) {
             self.stats.late_requests += 1;
+            return Err(Verdict::Dropped);
+        }
+        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_| true) {
+            self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         }
         let tick = self.wheel.tick();
@@ -218,6 +267,7 @@ impl Endpoint {
             socket,
             port: arrival.port,
             tag: 0,
+            hash,
             incarnation,
             heard_tick: tick,
             asked_tick: tick,
@@ -230,204 +280,10 @@ impl Endpoint {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
-        self.servers
-            .insert(self.server_hash(arrival.id, arrival.from.ip), key.index());
-        let peer = self.peers.get_mut(peer);
-        peer.rpc_count += 1;
-        peer.used_at = arrival.now;
+        self.server_count += 1;
+        self.servers.insert(hash, key.index());
+        self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
-    }
-
-    /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
-    fn receive(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
-        let tick = self.wheel.tick();
-        let Some(rpc) = self.rpcs.get_mut(key) else {
-            return Verdict::Dropped;
-        };
-        rpc.heard_tick = tick;
-        rpc.ask_interval = self.params.resend_interval_ticks;
-        match rpc.state {
-            State::Receiving(..) | State::Incoming(_) => {}
-            State::Sending(_) | State::Moving => {
-                if payload.len() == data.message_length as usize
-                    && let Some(run) = self.pool.alloc(data.message_length)
-                {
-                    return self.receive_whole(now, key, data, payload, run);
-                }
-                self.start_receiving(now, key, data, payload.len());
-            }
-            State::Done(_) | State::Requested(_) | State::InService | State::Replying(_) => {
-                self.stats.duplicates += 1;
-                return Verdict::Dropped;
-            }
-        }
-        self.store(now, key, data, payload)
-    }
-
-    /// The first packet of a longer message, or of one that finds no room.
-    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
-        let message = self.start_message(now, key, data, payload_len);
-        let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
-        };
-        match std::mem::replace(&mut rpc.state, State::Moving) {
-            State::Sending(mut out) => {
-                self.request_arrived(key, &mut out);
-                self.set_state(key, State::Receiving(out, message));
-            }
-            State::Moving => self.set_state(key, State::Incoming(message)),
-            state => unreachable!("a message began in {state:?}"),
-        }
-    }
-
-    /// A message of one packet is whole at once: it needs no account of what is missing.
-    #[inline]
-    fn receive_whole(
-        &mut self,
-        now: Instant,
-        key: RpcKey,
-        data: &Data,
-        payload: &[u8],
-        run: RunKey,
-    ) -> Verdict {
-        if let Some((offset, _)) = self.pool.place(run) {
-            self.region.write(offset as usize, payload);
-        }
-        self.outgoing.unfile(key);
-        let empty_reply = data.empty_reply && payload.len() == 1;
-        self.complete(now, key, Whole { run, empty_reply });
-        Verdict::Taken
-    }
-
-    fn set_state(&mut self, key: RpcKey, state: State) {
-        if let Some(rpc) = self.rpcs.get_mut(key) {
-            rpc.state = state;
-        }
-    }
-
-    /// The first byte of a response shows that the server has the whole request.
-    fn request_arrived(&mut self, key: RpcKey, out: &mut MsgOut) {
-        self.outgoing.unfile(key);
-        self.tell_released(std::mem::replace(&mut out.notify, Notify::Never), Ok(()));
-    }
-
-    /// Sets up the first packet's message: its pages, and what may come without a grant.
-    fn start_message(
-        &mut self,
-        now: Instant,
-        key: RpcKey,
-        data: &Data,
-        payload_len: usize,
-    ) -> MsgIn {
-        let len = data.message_length;
-        let place = match self.pool.alloc(len) {
-            Some(run) => Place::Run(run),
-            None => Place::Waiting,
-        };
-        let mut message = MsgIn::new(len, data.incoming, now, place);
-        message.empty_reply = data.empty_reply && len == 1;
-        if payload_len < len as usize {
-            self.file_timer(now, key, self.params.resend_ticks);
-        }
-        match place {
-            Place::Run(_) => self.start_grants(key, &mut message),
-            Place::Waiting => {
-                self.stats.page_waits += 1;
-                self.pool.wait(waiter(key, &message));
-                self.file_timer(now, key, self.params.resend_ticks);
-            }
-        }
-        message
-    }
-
-    fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
-        if message.granted < message.len {
-            let (birth, len) = (message.birth, message.len);
-            message.grantee =
-                self.grants
-                    .on_start(key, birth, len, message.received, message.granted);
-        }
-    }
-
-    #[inline]
-    fn store(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
-            return Verdict::Dropped;
-        };
-        let range = data.offset..data.offset + payload.len() as u32;
-        if data.message_length != message.len {
-            self.stats.bad_data += 1;
-            return Verdict::Dropped;
-        }
-        let Place::Run(run) = message.place else {
-            self.stats.page_wait_bytes += payload.len() as u64;
-            return Verdict::Dropped;
-        };
-        let Some((base, _)) = self.pool.place(run) else {
-            return Verdict::Dropped;
-        };
-        let (before, region) = (message.received, &self.region);
-        let inserted = message.insert(now, range, |part| {
-            let from = (part.start - data.offset) as usize;
-            let bytes = &payload[from..from + part.len()];
-            region.write((base + part.start) as usize, bytes);
-        });
-        if inserted.is_err() {
-            self.stats.holes_overflow += 1;
-            return Verdict::Dropped;
-        }
-        if message.received == before {
-            self.stats.duplicates += 1;
-            return Verdict::Dropped;
-        }
-        if let Some(grantee) = message.grantee {
-            self.grants.on_data(grantee, message.received);
-        }
-        if message.is_whole() {
-            let whole = Whole {
-                run,
-                empty_reply: message.empty_reply,
-            };
-            if let Some(grantee) = message.grantee {
-                self.grants.on_gone(grantee);
-            }
-            self.complete(now, key, whole);
-        }
-        Verdict::Taken
-    }
-
-    /// A message is whole: the user is told.
-    fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) {
-        let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
-        };
-        let (socket, tag) = (rpc.socket, rpc.tag);
-        if rpc.id.is_client() {
-            match std::mem::replace(&mut rpc.state, State::Done(Ok(whole))) {
-                State::Sending(mut out) | State::Receiving(mut out, _) => {
-                    // The response shows that the server had the whole request.
-                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
-                    self.tell_released(notify, Ok(()));
-                    self.drop_payload(now, out.payload);
-                }
-                State::Done(_)
-                | State::Incoming(_)
-                | State::Requested(_)
-                | State::InService
-                | State::Replying(_)
-                | State::Moving => {}
-            }
-            self.stats.responses += 1;
-            self.events.push_back(Event::Done {
-                socket,
-                rpc: key,
-                tag,
-            });
-        } else {
-            rpc.state = State::Requested(whole);
-            self.stats.requests_in += 1;
-            self.events.push_back(Event::Request { socket, rpc: key });
-        }
     }
 
     fn on_grant(&mut self, arrival: &Arrival, grant: Grant) -> Verdict {
@@ -455,6 +311,10 @@ impl Endpoint {
         let Some(key) = self.find(arrival) else {
             return self.on_resend_unknown(arrival);
         };
+        if self.has_waited_out(key) {
+            self.stats.page_waits_over += 1;
+            return Verdict::Dropped;
+        }
         let (tick, interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
@@ -463,7 +323,10 @@ impl Endpoint {
             // A server without a response is at work; a client that is done needs nothing more.
             match rpc.id.is_client() {
                 true => self.stats.out_of_place += 1,
-                false => self.queue_control(key, Body::Busy),
+                false => {
+                    rpc.heard_tick = tick; // It lives, which matters while its request waits.
+                    self.queue_control(key, Body::Busy);
+                }
             }
             return Verdict::Taken;
         };
@@ -487,8 +350,11 @@ impl Endpoint {
         };
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
-            let incarnation = self.peers.get(peer).incarnation;
-            let name = self.finished_name(arrival.id, arrival.from, incarnation);
+            let hash = self.server_hash(arrival.id, arrival.from.ip);
+            let Peer {
+                incarnation, place, ..
+            } = *self.peers.get(peer);
+            let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
             if self.finished.contains(arrival.now, name) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 self.stats.late_requests += 1;
@@ -498,7 +364,7 @@ impl Endpoint {
                 self.stats.unknown_port += 1;
                 return Verdict::PortUnreachable;
             }
-            if self.rpcs.is_full() {
+            if !self.may_serve() {
                 body = Body::Busy;
             }
         }
@@ -530,8 +396,9 @@ impl Endpoint {
             self.stats.late_unknowns += 1;
             return Verdict::Dropped;
         };
-        out.owe(0..out.sent, priority, tick, interval);
-        self.file_out(key);
+        if out.owe(0..out.sent, priority, tick, interval) {
+            self.file_out(key);
+        }
         Verdict::Taken
     }
 
@@ -540,7 +407,7 @@ impl Endpoint {
         match self.find(arrival).and_then(|key| self.rpcs.get_mut(key)) {
             Some(rpc) => {
                 rpc.heard_tick = tick;
-                rpc.ask_interval = (rpc.ask_interval * 2).min(longest);
+                rpc.ask_interval = rpc.ask_interval.saturating_mul(2).min(longest);
                 Verdict::Taken
             }
             None => {
@@ -551,6 +418,11 @@ impl Endpoint {
     }
 
     fn on_cutoffs(&mut self, arrival: &Arrival, cutoffs: Cutoffs) -> Verdict {
+        if cutoffs.version == 0 {
+            // Naming it, we would look as if we had restarted.
+            self.stats.out_of_place += 1;
+            return Verdict::Dropped;
+        }
         let Some(peer) = self.peers.find(arrival.from.ip) else {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;
@@ -575,8 +447,9 @@ impl Endpoint {
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
             Some(key) => {
-                let tick = self.wheel.tick();
-                if self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick) {
+                let (tick, most) = (self.wheel.tick(), self.params.resends_per_peer_tick);
+                let is_due = self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick);
+                if is_due && self.peers.get_mut(peer).may_resend(tick, most) {
                     self.ask_for_missing(key);
                 }
             }
@@ -603,39 +476,6 @@ impl Endpoint {
             }
             Some(_) => self.stats.out_of_place += 1,
             None => self.stats.unknown_rpc += 1,
-        }
-    }
-
-    /// Gives runs to messages that waited for them, as far as they go. Rules PL-16, PL-18.
-    pub(super) fn serve_waiters(&mut self, now: Instant) {
-        while let Some((waiter, run)) = self.pool.poll_waiter() {
-            let (key, tick) = (waiter.rpc, self.wheel.tick());
-            let Some(rpc) = self.rpcs.get_mut(key) else {
-                debug_assert!(false, "an RPC that ended still waited");
-                self.pool.release(run);
-                continue;
-            };
-            rpc.heard_tick = tick;
-            rpc.asked_tick = tick;
-            let Some(message) = rpc.msg_in_mut() else {
-                continue;
-            };
-            message.place = Place::Run(run);
-            let (birth, len, granted) = (message.birth, message.len, message.granted);
-            if granted < len {
-                let grantee = self.grants.on_start(key, birth, len, 0, granted);
-                if let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) {
-                    message.grantee = grantee;
-                }
-            }
-            let priority = self.params.num_priorities.saturating_sub(2);
-            let resend = Resend {
-                offset: 0,
-                length: None,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-            self.file_timer(now, key, self.params.resend_ticks);
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Leaving: what should be out before a socket goes.
+//! Leaving: what should be out before a socket goes, and what a peer that went leaves behind.
 
 use crate::homa::control::{Body, Control};
 use crate::homa::event::SocketKey;
-use crate::homa::peer::SAVED_ACKS_MAX;
+use crate::homa::peer::{Peer, SAVED_ACKS_MAX};
 use crate::homa::rpc::State;
+use crate::slots::Key;
+use crate::time::Instant;
 use crate::wire::homa::Common;
 
 use super::Endpoint;
@@ -44,5 +46,20 @@ impl Endpoint {
                 });
             }
         }
+    }
+
+    /// Ends the server RPCs of a peer that restarted: its new life may use their ids again, and
+    /// would take their responses for its own. Looks at all RPCs, which is rare enough.
+    pub(super) fn end_servers_of(&mut self, now: Instant, peer: Key<Peer>) {
+        if self.peers.get(peer).rpc_count == 0 {
+            return;
+        }
+        let rpcs: Vec<_> = self
+            .rpcs
+            .iter()
+            .filter(|(_, rpc)| rpc.peer == peer && !rpc.id.is_client())
+            .map(|(key, _)| key)
+            .collect();
+        rpcs.into_iter().for_each(|key| self.end(now, key));
     }
 }

@@ -4,6 +4,8 @@ mod app;
 mod input;
 mod leave;
 mod output;
+mod receive;
+mod room;
 mod ticks;
 
 use std::collections::VecDeque;
@@ -19,7 +21,7 @@ use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::{Cut, MsgOut};
 use crate::homa::outgoing::Outgoing;
 use crate::homa::params::Params;
-use crate::homa::peer::{Link, Peers};
+use crate::homa::peer::{Link, Peer, Peers};
 use crate::homa::pool::{Pool, Waiter};
 use crate::homa::rpc::{Rpc, State};
 use crate::homa::socket::Sockets;
@@ -28,12 +30,15 @@ use crate::homa::timer::Wheel;
 use crate::keyed::Keyed;
 use crate::mem::Region;
 use crate::rng::Rng;
-use crate::slots::Slots;
+use crate::slots::{Key, Slots};
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
 
 /// Bits of an id that name the client's slot.
 const SLOT_BITS: u32 = 20;
+
+/// An odd number with its ones well spread: the golden ratio's fraction.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The transport of one runtime.
 #[derive(Debug)]
@@ -44,11 +49,17 @@ pub struct Endpoint {
     rpcs: Slots<Rpc>,
     /// Server RPCs by what their clients call them.
     servers: Table,
+    server_count: u32,
+    /// Server RPCs whose clients were asked for an ack often and in vain, the oldest first. Some
+    /// may be gone since.
+    unacked: VecDeque<RpcKey>,
     peers: Peers,
     sockets: Sockets,
     outgoing: Outgoing,
     grants: Grants,
     control: ControlQueue,
+    /// The last packet came from `control`.
+    was_control: bool,
     finished: Finished,
     wheel: Wheel,
     last_tick_at: Instant,
@@ -113,6 +124,8 @@ counters! {
         malformed,
         /// DATA packets with an impossible length or place.
         bad_data,
+        /// DATA packets of messages longer than all receive pages together.
+        too_long,
         /// Packets for RPCs that do not exist.
         unknown_rpc,
         /// Packets for ports that are not open.
@@ -137,6 +150,8 @@ counters! {
         control_no_link,
         /// Messages that waited for receive pages.
         page_waits,
+        /// RESENDs not answered because their message has waited for receive pages for too long.
+        page_waits_over,
         /// Bytes dropped while their message waited for receive pages.
         page_wait_bytes,
         /// RPC_UNKNOWN packets ignored because part of the response was here.
@@ -163,16 +178,21 @@ impl Endpoint {
             return Err(Error::Invalid);
         }
         let keyed = Keyed::new(rng.next_u64());
+        // The finished memory goes by the peer's incarnation, which must not start over before.
+        let peer_idle = params.peer_idle.max(params.finished_for);
         Ok(Self {
             pool,
             region,
             rpcs: Slots::new(params.rpcs_max as usize),
             servers: Table::new(params.rpcs_max, keyed),
-            peers: Peers::new(params.peers_max, params.peer_idle, keyed),
+            server_count: 0,
+            unacked: VecDeque::new(),
+            peers: Peers::new(params.peers_max, peer_idle, keyed),
             sockets: Sockets::new(params.sockets_max, &mut rng),
             outgoing: Outgoing::default(),
             grants: Grants::new(&params),
             control: ControlQueue::new(params.control_max),
+            was_control: false,
             finished: Finished::new(params.finished_max, params.finished_for),
             wheel: Wheel::new(),
             last_tick_at: now,
@@ -229,24 +249,46 @@ impl Endpoint {
             "sum of incoming bytes"
         );
         assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
+        assert!(self.unacked.len() <= self.params.rpcs_max as usize);
+        let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
+        assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
         let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
         assert_eq!(
             rpcs as usize,
             self.rpcs.len(),
             "RPCs counted at their peers"
         );
-        for (_, rpc) in self.rpcs.iter() {
-            match &rpc.state {
-                State::Sending(out) | State::Replying(out) => check_out(out),
-                State::Receiving(out, message) => {
-                    check_out(out);
-                    check_in(message);
-                }
-                State::Incoming(message) => check_in(message),
-                State::Done(_) | State::Requested(_) | State::InService => {}
+        let mut waiting = 0;
+        for (key, rpc) in self.rpcs.iter() {
+            let (out, message) = match &rpc.state {
+                State::Sending(out) | State::Replying(out) => (Some(out), None),
+                State::Receiving(out, message) => (Some(out), Some(message)),
+                State::Incoming(message) => (None, Some(message)),
+                State::Done(_) | State::Requested(_) | State::InService => continue,
                 State::Moving => panic!("an RPC was left between two states"),
+            };
+            assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
+            if let Some(out) = out {
+                self.check_out(key, out);
+            }
+            if let Some(message) = message {
+                check_in(message);
+                waiting += usize::from(rpc.is_waiting());
             }
         }
+        assert_eq!(
+            waiting,
+            self.pool.waiter_count(),
+            "RPCs that wait for pages"
+        );
+    }
+
+    fn check_out(&self, key: RpcKey, out: &MsgOut) {
+        assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
+        let is_filed = out.is_parked || self.outgoing.contains(key);
+        assert!(is_filed || !out.is_sendable(), "not to be sent: {out:?}");
+        let is_owed = out.is_parked || out.retransmit_filed;
+        assert!(is_owed || !out.owes(), "not to be sent again: {out:?}");
     }
 
     /// Bytes of payload in a full packet to `ip`.
@@ -265,18 +307,23 @@ impl Endpoint {
     #[inline]
     fn find_client(&self, id: RpcId) -> Option<RpcKey> {
         let slot = (id.0 >> 1) as u32 & ((1 << SLOT_BITS) - 1);
-        let key = self.rpcs.key_at(slot)?;
-        (self.rpcs.get(key)?.id == id).then_some(key)
+        let (key, rpc) = self.rpcs.at(slot)?;
+        (rpc.id == id).then_some(key)
     }
 
     /// The server RPC that `from` calls by `id`'s other side.
     #[inline]
     fn find_server(&self, id: RpcId, from: Addr) -> Option<RpcKey> {
-        let slot = self.servers.find(self.server_hash(id, from.ip), |slot| {
+        self.find_hashed(self.server_hash(id, from.ip), id, from)
+    }
+
+    #[inline]
+    fn find_hashed(&self, hash: u64, id: RpcId, from: Addr) -> Option<RpcKey> {
+        let slot = self.servers.find(hash, |slot| {
             self.rpc_at(slot)
                 .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
         })?;
-        self.current(slot)
+        self.rpcs.key_at(slot)
     }
 
     /// As [`Self::find_server`], for acks, which do not name the client's port.
@@ -286,35 +333,17 @@ impl Endpoint {
                 rpc.id == id && rpc.peer_addr.ip == from && rpc.port == server_port
             })
         })?;
-        self.current(slot)
-    }
-
-    /// The RPC in `slot`, unless it belongs to an earlier life of its peer.
-    fn current(&self, slot: u32) -> Option<RpcKey> {
-        let key = self.rpcs.key_at(slot)?;
-        let rpc = self.rpcs.get(key)?;
-        (rpc.incarnation == self.peers.get(rpc.peer).incarnation).then_some(key)
+        self.rpcs.key_at(slot)
     }
 
     fn rpc_at(&self, slot: u32) -> Option<&Rpc> {
-        self.rpcs.get(self.rpcs.key_at(slot)?)
+        self.rpcs.at(slot).map(|(_, rpc)| rpc)
     }
 
+    #[inline]
     fn server_hash(&self, id: RpcId, from: Ip) -> u64 {
         // Acks do not tell the client's port, so it is left out here.
         self.servers.hash(from.0, 0, id.0)
-    }
-
-    /// What a server RPC of one life of its client is remembered by when it is over.
-    #[inline]
-    fn finished_name(&self, id: RpcId, from: Addr, incarnation: u32) -> Name {
-        let host = from.ip.0 ^ u128::from(incarnation) << 64;
-        // The Linux module counts ids up by two; ours have their count above the slot.
-        let count = (id.0 >> 1).wrapping_add(id.0 >> (SLOT_BITS + 1));
-        Name {
-            hash: self.servers.hash(host, from.port, id.0),
-            place: self.servers.hash(host, from.port, 0).wrapping_add(count),
-        }
     }
 
     fn queue_control(&mut self, rpc: RpcKey, body: Body) {
@@ -340,21 +369,14 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
-        let peer = self.peers.get_mut(rpc.peer);
-        match peer.link {
-            Link::Up(_) => {}
-            Link::Asked => {
-                peer.parked.push(key);
-                return;
-            }
-            Link::Unknown => {
-                peer.link = Link::Asked;
-                peer.parked.push(key);
-                self.unresolved.push_back(peer.ip);
-                return;
-            }
-        }
+        let peer = rpc.peer;
         let Some(out) = rpc.msg_out_mut() else { return };
+        if !matches!(self.peers.get(peer).link, Link::Up(_)) {
+            if !std::mem::replace(&mut out.is_parked, true) {
+                self.park(peer, key);
+            }
+            return;
+        }
         if out.is_sendable() {
             if out.is_one_packet() {
                 self.outgoing.file_short(key);
@@ -365,6 +387,21 @@ impl Endpoint {
         if out.owes() && !out.retransmit_filed {
             out.retransmit_filed = true;
             self.outgoing.file_retransmit(key);
+        }
+    }
+
+    /// Files an RPC until its peer's link is up, and asks for the link.
+    #[cold]
+    fn park(&mut self, peer: Key<Peer>, key: RpcKey) {
+        let (peer, rpcs) = (self.peers.get_mut(peer), &self.rpcs);
+        if peer.parked.len() == peer.parked.capacity() {
+            // Those that ended meanwhile must not add up.
+            peer.parked.retain(|&parked| rpcs.contains(parked));
+        }
+        peer.parked.push(key);
+        if peer.link == Link::Unknown {
+            peer.link = Link::Asked;
+            self.unresolved.push_back(peer.ip);
         }
     }
 
@@ -382,10 +419,12 @@ impl Endpoint {
             return;
         };
         if !rpc.id.is_client() {
-            self.servers
-                .remove(self.server_hash(rpc.id, rpc.peer_addr.ip), key.index());
+            self.server_count -= 1;
+            self.servers.remove(rpc.hash, key.index());
             if rpc.was_handed_over() {
-                let name = self.finished_name(rpc.id, rpc.peer_addr, rpc.incarnation);
+                let place = self.peers.get(rpc.peer).place;
+                let name =
+                    finished_name(rpc.id, rpc.hash, rpc.peer_addr.port, rpc.incarnation, place);
                 self.stats.finished_overflow += u64::from(self.finished.insert(now, name));
             }
         }
@@ -396,8 +435,9 @@ impl Endpoint {
         match rpc.state {
             State::Sending(out) | State::Replying(out) => self.drop_out(now, out),
             State::Receiving(out, message) => {
-                self.drop_out(now, out);
+                // First it waits for pages no more: those of the request may come free.
                 self.drop_in(now, key, message);
+                self.drop_out(now, out);
             }
             State::Incoming(message) => self.drop_in(now, key, message),
             State::Done(Ok(whole)) | State::Requested(whole) => {
@@ -446,16 +486,29 @@ impl Endpoint {
     }
 }
 
+/// What a server RPC of one life of its client is remembered by when it is over.
+///
+/// `hash` as in [`Endpoint::server_hash`], `place` as in [`Peer::place`](crate::homa::peer::Peer).
+#[inline]
+fn finished_name(id: RpcId, hash: u64, port: u16, incarnation: u32, place: u64) -> Name {
+    // The Linux module counts ids up by two from 2 on; ours have their count above the slot.
+    let count = match id.0 >> (2 * SLOT_BITS) {
+        0 => id.0 >> 1,
+        _ => id.0 >> (SLOT_BITS + 1),
+    };
+    let life = u64::from(port) << 32 | u64::from(incarnation);
+    Name {
+        hash: hash ^ life.wrapping_mul(MIX),
+        place: place.wrapping_add(count),
+    }
+}
+
 fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
     Waiter {
         len: message.len,
         birth: message.birth,
         rpc,
     }
-}
-
-fn check_out(out: &MsgOut) {
-    assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
 }
 
 fn check_in(message: &MsgIn) {
@@ -467,3 +520,5 @@ fn check_in(message: &MsgIn) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_adverse;

@@ -7,11 +7,12 @@ use crate::homa::grant::Decision;
 use crate::homa::msg_out::MsgOut;
 use crate::homa::outgoing::Turn;
 use crate::homa::peer::{Link, Peer};
-use crate::homa::rpc::Rpc;
+use crate::homa::pool::Pool;
+use crate::mem::Region;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{
-    self as wire, ACKS_MAX, Acks, Cutoffs, DATA_LEN, Data, Grant, Packet, Placement,
+    self as wire, ACKS_MAX, Ack, Acks, Common, Cutoffs, DATA_LEN, Data, Grant, Packet, Placement,
 };
 
 use super::Endpoint;
@@ -19,9 +20,49 @@ use super::Endpoint;
 /// One packet of a message.
 struct Piece {
     range: std::ops::Range<u32>,
-    priority: u8,
     incoming: u32,
+    ack: Option<Ack>,
     retransmit: bool,
+}
+
+/// Writes a DATA packet, header and payload, and tells its length.
+#[inline]
+fn write_data(
+    common: &Common,
+    cutoff_version: u16,
+    out: &MsgOut,
+    piece: Piece,
+    pool: &Pool,
+    region: &Region,
+    room: &mut [u8],
+) -> Option<u16> {
+    let header = Data {
+        message_length: out.len,
+        incoming: piece.incoming,
+        ack: piece.ack,
+        cutoff_version,
+        retransmit: piece.retransmit,
+        empty_reply: matches!(out.payload, Payload::EmptyReply),
+        offset: piece.range.start,
+        placement: match piece.retransmit {
+            true => Placement::Explicit,
+            false => Placement::InSequence,
+        },
+    };
+    header.emit(common, room);
+    let (start, end) = (piece.range.start as usize, piece.range.end as usize);
+    let payload = &mut room[DATA_LEN..DATA_LEN + end - start];
+    match &out.payload {
+        Payload::Buffer(buf) => payload.copy_from_slice(&buf[start..end]),
+        Payload::Received {
+            run, start: skip, ..
+        } => {
+            let (base, _) = pool.place(*run)?;
+            region.read((base + skip) as usize + start, payload);
+        }
+        Payload::EmptyReply => payload.fill(0),
+    }
+    Some((DATA_LEN + end - start) as u16)
 }
 
 impl Endpoint {
@@ -34,7 +75,8 @@ impl Endpoint {
     /// Writes the next packet, Homa header and payload, to the start of `room`, which must hold
     /// `Params::packet_max` bytes.
     ///
-    /// Control packets go first, then grants, then data in the order of `outgoing`.
+    /// Control packets go first, but never two in a row while there is something else; then
+    /// grants, then data in the order of `outgoing`.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         let sent = self.poll_packet(now, room)?;
@@ -43,11 +85,25 @@ impl Endpoint {
     }
 
     fn poll_packet(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
+        // Strangers can make us answer without end, so messages get every other packet.
+        let sent = match std::mem::take(&mut self.was_control) {
+            true => self.poll_message(now, room),
+            false => None,
+        };
+        if sent.is_some() {
+            return sent;
+        }
         while let Some(control) = self.control.pop() {
             if let Some(sent) = self.emit_control(&control, room) {
+                self.was_control = true;
                 return Some(sent);
             }
         }
+        self.poll_message(now, room)
+    }
+
+    /// The next grant, or else the next packet of a message of ours.
+    fn poll_message(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         while let Some(decision) = self.grants.poll() {
             if let Some(sent) = self.emit_grant(decision, room) {
                 return Some(sent);
@@ -64,144 +120,117 @@ impl Endpoint {
         }
     }
 
+    /// Sends the next packet of a message, and moves the message on.
     fn emit_new(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
-        let Some(rpc) = self.rpcs.get_mut(key) else {
-            self.outgoing.unfile(key);
-            return None;
-        };
-        let peer_key = rpc.peer;
-        let Some(out) = rpc.msg_out_mut() else {
-            self.outgoing.unfile(key);
-            return None;
-        };
-        let Some(range) = out.next_packet() else {
-            self.outgoing.unfile(key);
-            return None;
-        };
-        let unsched = out.unsched();
-        let priority = if range.start < unsched {
-            self.peers.get(peer_key).unsched_priority(out.len)
-        } else {
-            out.sched_priority
-        };
-        let end = range.end;
-        let piece = Piece {
-            range,
-            priority,
-            incoming: unsched,
-            retransmit: false,
-        };
-        let sent = self.emit_data(key, piece, room)?;
-        self.on_transmitted(now, key, end);
-        Some(sent)
-    }
-
-    /// Moves a message on after its packet up to `end` went out.
-    #[inline]
-    fn on_transmitted(&mut self, now: Instant, key: RpcKey, end: u32) {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
+            self.outgoing.unfile(key);
+            return None;
         };
-        rpc.heard_tick = tick;
-        let is_server = !rpc.id.is_client();
-        let Some(out) = rpc.msg_out_mut() else { return };
-        let was_one_packet = out.sent == 0 && end == out.len;
+        let (common, peer, is_client) = (rpc.common(), rpc.peer, rpc.id.is_client());
+        let peer = self.peers.get_mut(peer);
+        let packet = rpc
+            .msg_out_mut()
+            .and_then(|out| Some((out.next_packet()?, out)));
+        let (Some((range, out)), Link::Up(link)) = (packet, peer.link) else {
+            return self.cannot_send(key);
+        };
+        let (end, unsched) = (range.end, out.unsched());
+        let priority = match range.start < unsched {
+            true => peer.unsched_priority(out.len),
+            false => out.sched_priority,
+        };
+        let was_one_packet = range.start == 0 && end == out.len;
+        let piece = Piece {
+            range,
+            incoming: unsched,
+            ack: peer.take_ack(),
+            retransmit: false,
+        };
+        let version = peer.cutoffs.version;
+        let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = end;
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
-        let notify = match (left, out.notify) {
-            (0, Notify::Transmitted(_)) => std::mem::replace(&mut out.notify, Notify::Never),
-            _ => Notify::Never,
-        };
-        // The application waits for these bytes: ask for the ack at once.
-        let ask_now = left == 0 && is_server && matches!(out.notify, Notify::Delivered(_));
-        if left == 0 && is_server {
-            rpc.sent_tick = tick;
-            rpc.asked_tick = tick;
-            self.file_timer(now, key, self.params.request_ack_ticks);
-        }
+        rpc.heard_tick = tick;
         if !was_one_packet {
             match is_sendable {
                 true => self.outgoing.file(key, left, birth),
                 false => self.outgoing.unfile(key),
             }
         }
-        self.tell_released(notify, Ok(()));
-        if ask_now {
-            self.queue_control(key, Body::NeedAck);
+        if left == 0 {
+            self.on_sent(now, key, is_client);
+        }
+        self.stats.data_out += 1;
+        Some(Sent {
+            len,
+            link,
+            priority,
+        })
+    }
+
+    /// The last byte of a message went out.
+    #[inline]
+    fn on_sent(&mut self, now: Instant, key: RpcKey, is_client: bool) {
+        let tick = self.wheel.tick();
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        if !is_client {
+            rpc.sent_tick = tick;
+            rpc.asked_tick = tick;
+        }
+        let Some(out) = rpc.msg_out_mut() else { return };
+        let notify = out.notify;
+        if matches!(notify, Notify::Transmitted(_)) {
+            out.notify = Notify::Never;
+            self.tell_released(notify, Ok(()));
+        }
+        if !is_client {
+            self.file_timer(now, key, self.params.request_ack_ticks);
+            if matches!(notify, Notify::Delivered(_)) {
+                // The application waits for these bytes: ask for the ack at once.
+                self.queue_control(key, Body::NeedAck);
+            }
         }
     }
 
+    /// A message that was filed has nothing to send, or its link was lost: then it is filed again
+    /// once there is a new one.
+    #[cold]
+    fn cannot_send(&mut self, key: RpcKey) -> Option<Sent> {
+        self.outgoing.unfile(key);
+        self.file_out(key);
+        None
+    }
+
     fn emit_retransmit(&mut self, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
-        let out = self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut)?;
+        let rpc = self.rpcs.get_mut(key)?;
+        let (common, peer) = (rpc.common(), self.peers.get(rpc.peer));
+        let out = rpc.msg_out_mut()?;
         out.retransmit_filed = false;
+        let Link::Up(link) = peer.link else {
+            return self.cannot_send(key);
+        };
         let (range, priority, incoming) = out.next_owed()?;
         if out.owes() {
             out.retransmit_filed = true;
             self.outgoing.file_retransmit(key);
         }
-        let sent = self.emit_data(
-            key,
-            Piece {
-                range,
-                priority,
-                incoming,
-                retransmit: true,
-            },
-            room,
-        );
-        self.stats.retransmits_out += u64::from(sent.is_some());
-        sent
-    }
-
-    #[inline]
-    fn emit_data(&mut self, key: RpcKey, piece: Piece, room: &mut [u8]) -> Option<Sent> {
-        let rpc = self.rpcs.get_mut(key)?;
-        let (common, peer_key) = (rpc.common(), rpc.peer);
-        let out = rpc.msg_out_mut()?;
-        let peer = self.peers.get_mut(peer_key);
-        let Link::Up(link) = peer.link else {
-            // The link was lost: what waits is filed again once there is a new one.
-            self.outgoing.unfile(key);
-            self.file_out(key);
-            return None;
+        let piece = Piece {
+            range,
+            incoming,
+            ack: None,
+            retransmit: true,
         };
-        let header = Data {
-            message_length: out.len,
-            incoming: piece.incoming,
-            ack: if piece.retransmit {
-                None
-            } else {
-                peer.take_ack()
-            },
-            cutoff_version: peer.cutoffs.version,
-            retransmit: piece.retransmit,
-            empty_reply: matches!(out.payload, Payload::EmptyReply),
-            offset: piece.range.start,
-            placement: match piece.retransmit {
-                true => Placement::Explicit,
-                false => Placement::InSequence,
-            },
-        };
-        header.emit(&common, room);
-        let len = piece.range.len();
-        let payload = &mut room[DATA_LEN..DATA_LEN + len];
-        let (start, end) = (piece.range.start as usize, piece.range.end as usize);
-        match &out.payload {
-            Payload::Buffer(buf) => payload.copy_from_slice(&buf[start..end]),
-            Payload::Received {
-                run, start: skip, ..
-            } => {
-                let (base, _) = self.pool.place(*run)?;
-                self.region.read((base + skip) as usize + start, payload);
-            }
-            Payload::EmptyReply => payload.fill(0),
-        }
+        let version = peer.cutoffs.version;
+        let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
+        self.stats.retransmits_out += 1;
         Some(Sent {
-            len: (DATA_LEN + len) as u16,
+            len,
             link,
-            priority: piece.priority,
+            priority,
         })
     }
 
@@ -210,7 +239,9 @@ impl Endpoint {
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
-        rpc.msg_in_mut()?.granted = decision.offset;
+        let message = rpc.msg_in_mut()?;
+        // The sender may have announced more than we counted.
+        message.granted = message.granted.max(decision.offset);
         let link = self.link_for_control(peer)?;
         let len = Grant {
             offset: decision.offset,

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::homa::event::RpcKey;
-use crate::homa::msg_in::Place;
 use crate::homa::rpc::State;
 use crate::time::Instant;
 use crate::wire::homa::Resend;
@@ -79,19 +78,15 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return Look::Done;
         };
-        if !rpc.id.is_client() && rpc.incarnation != self.peers.get(rpc.peer).incarnation {
-            self.end(now, key);
-            return Look::Done;
-        }
         let (asks, ours) = match &rpc.state {
             State::Sending(out) => (true, out.is_sendable()),
-            State::Receiving(_, message) | State::Incoming(message) => {
-                // Rules TM-02, TM-03: nothing is owed to us.
-                (
-                    true,
-                    message.has_all_granted() || message.place == Place::Waiting,
-                )
+            State::Receiving(..) if rpc.is_waiting() => return self.look_at_waiting(now, key),
+            State::Incoming(message) if rpc.is_waiting() || message.has_all_granted() => {
+                return self.look_at_held(now, key);
             }
+            // Rule TM-02: nothing is owed to us.
+            State::Receiving(_, message) => (true, message.has_all_granted()),
+            State::Incoming(_) => (true, false),
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
             State::Done(_) | State::Requested(_) | State::InService | State::Moving => {
@@ -111,6 +106,42 @@ impl Endpoint {
             rpc.heard_tick = tick;
         }
         Look::Again(self.params.resend_ticks)
+    }
+
+    /// Rules TM-02, TM-03: a request waits for pages or grants of ours, so we ask for nothing.
+    ///
+    /// Meanwhile its client hears nothing and so asks. Deviation: one that does not is gone, and
+    /// must not keep its slot until its turn comes.
+    fn look_at_held(&mut self, now: Instant, key: RpcKey) -> Look {
+        let tick = self.wheel.tick();
+        let heard = self.rpcs.get(key).map(|rpc| rpc.heard_tick);
+        if heard.is_some_and(|heard| tick.wrapping_sub(heard) < self.params.timeout_ticks) {
+            return Look::Again(self.params.resend_ticks);
+        }
+        self.end(now, key);
+        Look::Done
+    }
+
+    /// Rule TM-03: a response waits for pages, so we ask for nothing, and the server's silence does
+    /// not count. It would take ours for our end: it hears that we live. Deviation: not for ever,
+    /// as hosts may wait for each other's pages.
+    fn look_at_waiting(&mut self, now: Instant, key: RpcKey) -> Look {
+        if self.has_waited_out(key) {
+            self.fail(now, key, Error::NoMemory);
+            return Look::Done;
+        }
+        self.queue_control(key, Body::Busy);
+        let _ = self.restart_silence(key);
+        Look::Again(self.params.timeout_ticks / 4)
+    }
+
+    /// Whether an RPC, if it waits for pages, has done so for too long. Its client fails; a server
+    /// says nothing of it any more, so that its client does.
+    pub(super) fn has_waited_out(&self, key: RpcKey) -> bool {
+        self.rpcs.get(key).is_some_and(|rpc| {
+            let waited = self.wheel.tick().wrapping_sub(rpc.asked_tick);
+            rpc.is_waiting() && waited >= self.params.need_ack_give_up_ticks
+        })
     }
 
     /// The peer owes us something. `asks`: a message of its, rather than grants for one of ours.
@@ -154,6 +185,9 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
+        if rpc.is_waiting() {
+            return; // There is no room for what would come.
+        }
         rpc.asked_tick = tick;
         let Some(message) = rpc.msg_in_mut() else {
             let resend = Resend {
@@ -199,6 +233,9 @@ impl Endpoint {
             false => params.need_ack_interval_ticks,
         };
         let pause = pause.min(params.need_ack_give_up_ticks - since_sent);
+        if rpc.need_acks == params.need_acks_fast {
+            self.note_unacked(key);
+        }
         self.queue_control(key, Body::NeedAck);
         Look::Again(pause)
     }

@@ -116,11 +116,7 @@ pub fn parse(packet: &[u8]) -> Result<(Common, Packet<'_>), Malformed> {
     let (header, body) = packet
         .split_first_chunk::<COMMON_LEN>()
         .ok_or(Malformed::Short)?;
-    let common = Common {
-        sport: be16(header, 0),
-        dport: be16(header, 2),
-        id: RpcId(be64(header, 20)),
-    };
+    let common = Common::parse(header);
     let packet = match header[11] {
         kind::DATA => {
             let (data, payload) = Data::parse(header, body)?;
@@ -137,6 +133,18 @@ pub fn parse(packet: &[u8]) -> Result<(Common, Packet<'_>), Malformed> {
         _ => return Err(Malformed::Type),
     };
     Ok((common, packet))
+}
+
+/// As [`parse`], for DATA only: what most packets are need not pass through [`Packet`], which is as
+/// large as the largest of them. `None` for anything else, malformed or not.
+#[inline]
+pub fn parse_data(packet: &[u8]) -> Option<(Common, Data, &[u8])> {
+    let (header, body) = packet.split_first_chunk::<COMMON_LEN>()?;
+    if header[11] != kind::DATA {
+        return None;
+    }
+    let (data, payload) = Data::parse(header, body).ok()?;
+    Some((Common::parse(header), data, payload))
 }
 
 /// Writes a whole packet of any type to the start of `out`, and tells its length.
@@ -180,6 +188,15 @@ impl RpcId {
 }
 
 impl Common {
+    #[inline]
+    fn parse(header: &[u8; COMMON_LEN]) -> Self {
+        Self {
+            sport: be16(header, 0),
+            dport: be16(header, 2),
+            id: RpcId(be64(header, 20)),
+        }
+    }
+
     #[inline]
     fn emit(&self, kind: u8, doff: u8, sequence: u32, out: &mut [u8; COMMON_LEN]) {
         /// SYN and RST.

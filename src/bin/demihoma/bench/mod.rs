@@ -1,5 +1,6 @@
 //! `demihoma bench`: how fast it is, beside bare DPDK in the same run.
 
+mod net;
 mod ring;
 mod windows;
 
@@ -14,12 +15,15 @@ use crate::failure::Failure;
 pub enum Command {
     /// RPCs in one thread, client and server joined by rings in memory: what the code costs.
     Ring(ring::Arguments),
+    /// RPC round trips between two processes over net_af_packet and a veth pair, made for it.
+    Net(net::Arguments),
 }
 
 impl Command {
     pub fn run(&self) -> Result<(), Failure> {
         match self {
             Self::Ring(arguments) => ring::run(arguments),
+            Self::Net(arguments) => net::run(arguments),
         }
     }
 }

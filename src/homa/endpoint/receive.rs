@@ -1,0 +1,249 @@
+//! Messages as they come in: pages for them, their bytes, and the end of it.
+
+use crate::homa::event::{Event, Notify, RpcKey, RunKey};
+use crate::homa::msg_in::{MsgIn, Place};
+use crate::homa::msg_out::MsgOut;
+use crate::homa::rpc::{Rpc, State, Whole};
+use crate::time::Instant;
+use crate::wire::homa::{Data, Resend};
+
+use super::{Body, Endpoint, Verdict, waiter};
+
+impl Endpoint {
+    /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: &Data,
+        payload: &[u8],
+    ) -> Verdict {
+        let tick = self.wheel.tick();
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
+        rpc.heard_tick = tick;
+        rpc.ask_interval = self.params.resend_interval_ticks;
+        match rpc.state {
+            State::Receiving(..) | State::Incoming(_) => {}
+            State::Sending(_) | State::Moving => {
+                if payload.len() == data.message_length as usize
+                    && let Some(run) = self.pool.alloc(data.message_length)
+                {
+                    return self.receive_whole(now, key, data, payload, run);
+                }
+                self.start_receiving(now, key, data, payload.len());
+            }
+            State::Done(_) | State::Requested(_) | State::InService | State::Replying(_) => {
+                self.stats.duplicates += 1;
+                return Verdict::Dropped;
+            }
+        }
+        self.store(now, key, data, payload)
+    }
+
+    /// The first packet of a longer message, or of one that finds no room.
+    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
+        let message = self.start_message(now, key, data, payload_len);
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        match std::mem::replace(&mut rpc.state, State::Moving) {
+            State::Sending(mut out) => {
+                self.request_arrived(key, &mut out);
+                self.set_state(key, State::Receiving(out, message));
+            }
+            State::Moving => self.set_state(key, State::Incoming(message)),
+            state => unreachable!("a message began in {state:?}"),
+        }
+    }
+
+    /// A message of one packet is whole at once: it needs no account of what is missing.
+    #[inline]
+    fn receive_whole(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: &Data,
+        payload: &[u8],
+        run: RunKey,
+    ) -> Verdict {
+        if let Some((offset, _)) = self.pool.place(run) {
+            self.region.write(offset as usize, payload);
+        }
+        self.outgoing.unfile(key);
+        let empty_reply = data.empty_reply && payload.len() == 1;
+        self.complete(now, key, Whole { run, empty_reply });
+        Verdict::Taken
+    }
+
+    fn set_state(&mut self, key: RpcKey, state: State) {
+        if let Some(rpc) = self.rpcs.get_mut(key) {
+            rpc.state = state;
+        }
+    }
+
+    /// The first byte of a response shows that the server has the whole request.
+    fn request_arrived(&mut self, key: RpcKey, out: &mut MsgOut) {
+        self.outgoing.unfile(key);
+        self.tell_released(std::mem::replace(&mut out.notify, Notify::Never), Ok(()));
+    }
+
+    /// Sets up the first packet's message: its pages, and what may come without a grant.
+    fn start_message(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: &Data,
+        payload_len: usize,
+    ) -> MsgIn {
+        let len = data.message_length;
+        let place = match self.alloc_run(now, len) {
+            Some(run) => Place::Run(run),
+            None => Place::Waiting,
+        };
+        let mut message = MsgIn::new(len, data.incoming, now, place);
+        message.empty_reply = data.empty_reply && len == 1;
+        if payload_len < len as usize {
+            self.file_timer(now, key, self.params.resend_ticks);
+        }
+        match place {
+            Place::Run(_) => self.start_grants(key, &mut message),
+            Place::Waiting => {
+                self.stats.page_waits += 1;
+                self.pool.wait(waiter(key, &message));
+                let tick = self.wheel.tick();
+                if let Some(rpc) = self.rpcs.get_mut(key) {
+                    rpc.asked_tick = tick;
+                }
+                self.file_timer(now, key, self.params.resend_ticks);
+            }
+        }
+        message
+    }
+
+    fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
+        if message.granted < message.len {
+            let (birth, len) = (message.birth, message.len);
+            // No more than our own limit is believed, or a few packets would stop all grants.
+            let granted = message.granted.min(self.params.unsched_bytes);
+            message.grantee = self
+                .grants
+                .on_start(key, birth, len, message.received, granted);
+        }
+    }
+
+    #[inline]
+    fn store(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+            return Verdict::Dropped;
+        };
+        let range = data.offset..data.offset + payload.len() as u32;
+        if data.message_length != message.len {
+            self.stats.bad_data += 1;
+            return Verdict::Dropped;
+        }
+        let Place::Run(run) = message.place else {
+            self.stats.page_wait_bytes += payload.len() as u64;
+            return Verdict::Dropped;
+        };
+        let Some((base, _)) = self.pool.place(run) else {
+            return Verdict::Dropped;
+        };
+        let (before, region) = (message.received, &self.region);
+        let inserted = message.insert(now, range, |part| {
+            let from = (part.start - data.offset) as usize;
+            let bytes = &payload[from..from + part.len()];
+            region.write((base + part.start) as usize, bytes);
+        });
+        if inserted.is_err() {
+            self.stats.holes_overflow += 1;
+            return Verdict::Dropped;
+        }
+        if message.received == before {
+            self.stats.duplicates += 1;
+            return Verdict::Dropped;
+        }
+        if let Some(grantee) = message.grantee {
+            self.grants.on_data(grantee, message.received);
+        }
+        if message.is_whole() {
+            let whole = Whole {
+                run,
+                empty_reply: message.empty_reply,
+            };
+            if let Some(grantee) = message.grantee {
+                self.grants.on_gone(grantee);
+            }
+            self.complete(now, key, whole);
+        }
+        Verdict::Taken
+    }
+
+    /// A message is whole: the user is told.
+    fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) {
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        let (socket, tag) = (rpc.socket, rpc.tag);
+        if rpc.id.is_client() {
+            match std::mem::replace(&mut rpc.state, State::Done(Ok(whole))) {
+                State::Sending(mut out) | State::Receiving(mut out, _) => {
+                    // The response shows that the server had the whole request.
+                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
+                    self.tell_released(notify, Ok(()));
+                    self.drop_payload(now, out.payload);
+                }
+                State::Done(_)
+                | State::Incoming(_)
+                | State::Requested(_)
+                | State::InService
+                | State::Replying(_)
+                | State::Moving => {}
+            }
+            self.stats.responses += 1;
+            self.events.push_back(Event::Done {
+                socket,
+                rpc: key,
+                tag,
+            });
+        } else {
+            rpc.state = State::Requested(whole);
+            self.stats.requests_in += 1;
+            self.events.push_back(Event::Request { socket, rpc: key });
+        }
+    }
+
+    /// Gives runs to messages that waited for them, as far as they go. Rules PL-16, PL-18.
+    pub(super) fn serve_waiters(&mut self, now: Instant) {
+        while let Some((waiter, run)) = self.pool.poll_waiter() {
+            let (key, tick) = (waiter.rpc, self.wheel.tick());
+            let Some(rpc) = self.rpcs.get_mut(key) else {
+                debug_assert!(false, "an RPC that ended still waited");
+                self.pool.release(run);
+                continue;
+            };
+            rpc.heard_tick = tick;
+            rpc.asked_tick = tick;
+            let Some(message) = rpc.msg_in_mut() else {
+                debug_assert!(false, "an RPC without a message still waited");
+                self.pool.release(run);
+                continue;
+            };
+            message.place = Place::Run(run);
+            if message.granted < message.len {
+                let granted = message.granted.min(self.params.unsched_bytes);
+                let (birth, len) = (message.birth, message.len);
+                message.grantee = self.grants.on_start(key, birth, len, 0, granted);
+            }
+            let priority = self.params.num_priorities.saturating_sub(2);
+            let resend = Resend {
+                offset: 0,
+                length: None,
+                priority,
+            };
+            self.queue_control(key, Body::Resend(resend));
+            self.file_timer(now, key, self.params.resend_ticks);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Room for newcomers, and who goes when slots or pages are short.
+
+use crate::homa::event::{Payload, RpcKey, RunKey};
+use crate::homa::msg_out::MsgOut;
+use crate::homa::pool::BPAGE_LEN;
+use crate::homa::rpc::State;
+use crate::time::Instant;
+use crate::wire::homa::MAX_MESSAGE_LEN;
+
+use super::Endpoint;
+
+impl Endpoint {
+    /// Whether one more request may come in: a quarter of the slots is left for our own calls, or
+    /// else nested RPCs would wait for each other.
+    pub(super) fn may_serve(&self) -> bool {
+        let servers_max = self.params.rpcs_max - self.params.rpcs_max / 4;
+        self.server_count < servers_max && !self.rpcs.is_full()
+    }
+
+    /// Most are acknowledged in the end: those before the first living one leave the list.
+    fn trim_unacked(&mut self) {
+        while let Some(first) = self.unacked.front()
+            && !self.rpcs.contains(*first)
+        {
+            self.unacked.pop_front();
+        }
+    }
+
+    /// Ends the RPC that waits longest for an ack it will not get, if there is one whose response
+    /// `is_fit`. True if so.
+    pub(super) fn give_up_unacked(
+        &mut self,
+        now: Instant,
+        is_fit: impl Fn(&MsgOut) -> bool,
+    ) -> bool {
+        /// RPCs looked at, at most.
+        const LOOKS_MAX: usize = 64;
+        self.trim_unacked();
+        let fits = |key: &RpcKey| match self.rpcs.get(*key).map(|rpc| &rpc.state) {
+            Some(State::Replying(out)) => is_fit(out),
+            Some(_) | None => false,
+        };
+        let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
+        let Some(key) = found.and_then(|place| self.unacked.remove(place)) else {
+            return false;
+        };
+        self.stats.unacked += 1;
+        self.end(now, key);
+        true
+    }
+
+    /// A run for a new message; if pages are short, one that clients do not acknowledge anyway.
+    pub(super) fn alloc_run(&mut self, now: Instant, len: u32) -> Option<RunKey> {
+        /// The longest message takes so many.
+        const PAGES_MAX: u32 = MAX_MESSAGE_LEN.div_ceil(BPAGE_LEN);
+        let mut run = self.pool.alloc(len);
+        for _ in 0..PAGES_MAX {
+            let holds_pages = |out: &MsgOut| matches!(out.payload, Payload::Received { .. });
+            if run.is_some() || !self.give_up_unacked(now, holds_pages) {
+                break;
+            }
+            run = self.pool.alloc(len);
+        }
+        run
+    }
+
+    /// From now on the RPC may be given up for others.
+    pub(super) fn note_unacked(&mut self, key: RpcKey) {
+        self.trim_unacked();
+        if self.unacked.len() == self.params.rpcs_max as usize {
+            let rpcs = &self.rpcs;
+            self.unacked.retain(|key| rpcs.contains(*key));
+        }
+        self.unacked.push_back(key);
+    }
+}

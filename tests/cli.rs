@@ -1,0 +1,109 @@
+//! The program `demihoma`, as a user starts it.
+#![cfg(all(feature = "cli", feature = "dpdk"))]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn demihoma(words: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_demihoma"))
+        .args(words.split_whitespace())
+        .output()
+        .expect("the program was built with this test")
+}
+
+/// The rows of a JSON report.
+fn rows(words: &str) -> Vec<Value> {
+    let output = demihoma(words);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}: {errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON, and nothing else");
+    report["rows"].as_array().expect("rows").clone()
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number {key} in {row}"))
+}
+
+#[test]
+fn bench_ring_tells_of_the_floor_and_of_both_paths() {
+    let rows = rows("bench ring --json --seconds 0.01 --outstanding 1,8 --large 100000");
+    let seen: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let path = row["path"].as_str().expect("a path");
+            (
+                path,
+                row["request_bytes"].as_u64().expect("bytes"),
+                row["outstanding"].as_u64(),
+            )
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for outstanding in [1, 8] {
+        expected.extend(["floor", "handler", "tokens"].map(|path| (path, 64, Some(outstanding))));
+    }
+    for outstanding in [1, 4] {
+        expected.extend(["handler", "tokens"].map(|path| (path, 100_000, Some(outstanding))));
+    }
+    assert_eq!(seen, expected);
+    for row in &rows {
+        assert!(number(row, "cycles_per_rpc") > 0.0 && number(row, "rpcs_per_sec") > 0.0);
+        // A request and its response at least; acks and grants come on top.
+        assert!(number(row, "packets_per_rpc") >= 2.0, "{row}");
+        let is_small = row["request_bytes"] == 64;
+        assert_eq!(row["gbps"].is_null(), is_small);
+        assert_eq!(
+            row["ratio_to_floor"].is_f64(),
+            is_small && row["path"] != "floor"
+        );
+    }
+}
+
+#[test]
+fn bench_net_stands_beside_a_bare_ping_pong() {
+    let rows = rows("bench net --json --seconds 0.01");
+    assert_eq!(rows.len(), 2);
+    for (row, path) in rows.iter().zip(["floor", "tokens"]) {
+        assert_eq!(row["path"], path);
+        assert!(number(row, "round_trips") > 0.0);
+        assert!(number(row, "p99_us") >= number(row, "p50_us"));
+    }
+    assert!(number(&rows[1], "p50_ratio_to_floor") > 0.0);
+}
+
+#[test]
+fn a_bad_argument_gives_one_line_that_names_it() {
+    for (words, named) in [
+        ("bench ring --outstanding 0", "--outstanding"),
+        ("bench ring --size 2000", "--size"),
+        ("bench ring --path sideways", "sideways"),
+        ("bench net --seconds never", "--seconds"),
+        ("bench sea", "sea"),
+        ("fly", "fly"),
+    ] {
+        let output = demihoma(words);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {text}");
+        assert_eq!(text.lines().count(), 1, "{words}: {text}");
+        assert!(
+            text.contains(named) && text.starts_with("demihoma: "),
+            "{words}: {text}"
+        );
+        assert!(output.stdout.is_empty(), "{words}");
+    }
+}
+
+#[test]
+fn help_names_the_benchmarks_and_hides_what_is_not_for_users() {
+    let output = demihoma("bench --help");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("ring") && text.contains("net"),
+        "{text}"
+    );
+    let output = demihoma("bench net --help");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("--role"));
+}
