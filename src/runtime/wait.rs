@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crossbeam::utils::CachePadded;
+
 use crate::error::Error;
 use crate::time::{Duration, Instant};
 
@@ -77,7 +79,8 @@ impl Idleness {
 /// Ends a wait from another thread or from a signal handler: it makes nothing but one store.
 #[derive(Clone, Debug, Default)]
 pub struct Waker {
-    is_asked: Arc<AtomicBool>,
+    /// On a cache line of its own: the loop looks at it in each wait, others hardly ever write.
+    is_asked: Arc<CachePadded<AtomicBool>>,
 }
 
 impl Waker {
