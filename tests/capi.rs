@@ -1,8 +1,14 @@
 //! The C face as a C programmer meets it: headers, archive, and programs that run.
 
+#[path = "common/lab.rs"]
+#[allow(dead_code)] // Without DPDK nothing is run in it.
+mod lab;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
+
+use lab::{scratch, source, succeed};
 
 const WARNINGS: [&str; 4] = ["-pedantic", "-Wall", "-Wextra", "-Werror"];
 
@@ -79,37 +85,15 @@ fn compile(compiler: &[&str]) -> Command {
     command
 }
 
-fn source(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-/// A file of these tests' own.
-fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{name}"))
-}
-
-fn succeed(command: &mut Command) -> Output {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    output
-}
-
 #[cfg(feature = "dpdk")]
 mod linked {
     use super::*;
 
     use std::ffi::OsStr;
-    use std::io::{BufRead, BufReader, Write};
-    use std::process::{Child, Stdio};
+    use std::path::PathBuf;
     use std::sync::OnceLock;
+
+    use lab::Lab;
 
     #[test]
     fn calls_before_init_are_refused() {
@@ -225,102 +209,5 @@ mod linked {
     fn has_c_face(archive: &[u8]) -> bool {
         let name = b"\0demi_homa_call\0";
         archive.windows(name.len()).any(|window| window == name)
-    }
-
-    /// Two network namespaces, joined; gone with this value.
-    struct Lab {
-        name: String,
-    }
-
-    impl Lab {
-        fn up(name: &str) -> Self {
-            let lab = Self {
-                name: format!("{name}{}", std::process::id()),
-            };
-            succeed(lab.script().arg("up"));
-            for (role, number) in [("server", 1), ("client", 2)] {
-                let text = format!(
-                    "[network]\nbackend = \"af_packet\"\ninterface = \"lab0\"\n\
-                     address = \"10.0.0.{number}/24\"\n"
-                );
-                fs::write(lab.config(role), text).unwrap();
-            }
-            lab
-        }
-
-        fn script(&self) -> Command {
-            let mut command = Command::new(source("config/lab.sh"));
-            command.env("LAB", &self.name);
-            command
-        }
-
-        fn config(&self, role: &str) -> PathBuf {
-            scratch(&format!("{}-{role}.toml", self.name))
-        }
-
-        fn run(&self, role: &str, program: &Path) -> Command {
-            let mut command = self.script();
-            command.args(["run", "--as", role]).arg(program).arg(role);
-            command.arg("--config").arg(self.config(role));
-            command
-        }
-
-        /// A server that is ready to serve.
-        fn serve(&self, program: &Path) -> Server {
-            let mut command = self.run("server", program);
-            let mut child = command
-                .stdout(Stdio::piped())
-                .spawn()
-                .expect("config/lab.sh runs");
-            let stdout = child.stdout.take().expect("it is piped");
-            let ready = BufReader::new(stdout)
-                .lines()
-                .map_while(Result::ok)
-                .any(|l| l == "ready");
-            assert!(
-                ready,
-                "{command:?} ended before it was ready: {:?}",
-                child.wait()
-            );
-            Server(child)
-        }
-
-        fn client(&self, program: &Path, options: &[&str]) -> Output {
-            succeed(self.run("client", program).args(options))
-        }
-    }
-
-    impl Drop for Lab {
-        fn drop(&mut self) {
-            for role in ["server", "client"] {
-                let _ = fs::remove_file(self.config(role));
-            }
-            if let Err(error) = self.script().arg("down").output() {
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "the lab {} is still up: {error}",
-                    self.name
-                );
-            }
-        }
-    }
-
-    struct Server(Child);
-
-    impl Server {
-        /// Asks it to end, which it must do well.
-        fn end(mut self) {
-            succeed(Command::new("kill").arg(self.0.id().to_string()));
-            let status = self.0.wait().expect("it is our child");
-            assert!(status.success(), "the server ended with {status}");
-        }
-    }
-
-    impl Drop for Server {
-        /// A test that failed must not leave it behind. After `end` it is gone already.
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
     }
 }

@@ -3,12 +3,15 @@
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use dpdk_sys as sys;
 
 use super::StartError;
 use crate::error::Error;
+
+/// What DPDK was started with: kept, and kept in sight, as long as the process lives.
+static ARGUMENTS: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
 
 /// How far [`Eal::start`] came. DPDK can be started only once per process, even if that fails.
 static STATE: AtomicU8 = AtomicU8::new(UNTRIED);
@@ -77,6 +80,8 @@ impl Eal {
         let count = pointers.len() as c_int; // About twenty.
         pointers.push(std::ptr::null_mut());
         let pointers = pointers.leak();
+        // Nobody reads it but leak checkers, so the compiler must not know that.
+        std::hint::black_box(&ARGUMENTS).store(pointers.as_mut_ptr(), Ordering::Release);
         // SAFETY: `count` NUL-terminated strings and a final null, writable and never freed.
         if unsafe { sys::rte_eal_init(count, pointers.as_mut_ptr()) } < 0 {
             STATE.store(FAILED, Ordering::Release);
