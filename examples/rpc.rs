@@ -12,12 +12,9 @@ use std::path::Path;
 
 use demihoma::addr::{Addr, Ip};
 use demihoma::config::Config;
-use demihoma::libos::{LibOS, OperationResult, QToken, Sga};
+use demihoma::libos::{IPPROTO_HOMA, LibOS, OperationResult, QToken, Sga};
 
 const SERVER: Addr = Addr::new(Ip::v4(10, 0, 0, 1), 10_008);
-
-/// Source: HomaModule homa.h.
-const IPPROTO_HOMA: i32 = 146;
 
 /// Calls under way at once.
 const OUTSTANDING: usize = 8;

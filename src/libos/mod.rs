@@ -36,6 +36,7 @@ use desk::Desk;
 
 pub use crate::runtime::{QToken, Waker};
 pub use params::Params;
+pub use queue::IPPROTO_HOMA;
 pub use result::{
     MessageInfo, MessageKind, OperationResult, QDesc, QResult, Sga, SgaHandle, SgaView, Stats,
 };

@@ -19,7 +19,7 @@ use super::sga::Outgoing;
 const FIRST_QD: u32 = 500;
 
 /// Protocol of native Homa sockets. Source: HomaModule homa.h `IPPROTO_HOMA`.
-const IPPROTO_HOMA: i32 = 146;
+pub const IPPROTO_HOMA: i32 = 146;
 /// The same, as older copies of that header had it.
 const IPPROTO_HOMA_OLD: i32 = 0xfd;
 
