@@ -240,6 +240,17 @@ impl Endpoint {
         }
     }
 
+    /// Whether a packet is a late one for a server RPC that is over; `hash` is the RPC's.
+    #[inline]
+    fn is_finished(&mut self, arrival: &Arrival, peer: Key<Peer>, hash: u64) -> bool {
+        let peer = self.peers.get(peer);
+        let (port, incarnation) = (arrival.from.port, peer.incarnation);
+        let name = finished_name(arrival.id, hash, port, incarnation, peer.place);
+        let is_finished = self.finished.contains(arrival.now, name);
+        self.stats.late_requests += u64::from(is_finished);
+        is_finished
+    }
+
     /// Makes a server RPC for a request that is new.
     fn start_server(&mut self, arrival: &Arrival, peer: Key<Peer>) -> Result<RpcKey, Verdict> {
         let Some(socket) = self.sockets.server_on(arrival.port) else {
@@ -247,12 +258,7 @@ impl Endpoint {
             return Err(Verdict::PortUnreachable);
         };
         let hash = self.server_hash(arrival.id, arrival.from.ip);
-        let Peer {
-            incarnation, place, ..
-        } = *self.peers.get(peer);
-        let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
-        if self.finished.contains(arrival.now, name) {
-            self.stats.late_requests += 1;
+        if self.is_finished(arrival, peer, hash) {
             return Err(Verdict::Dropped);
         }
         if !self.may_serve() && !self.give_up_unacked(arrival.now, |_| true) {
@@ -268,7 +274,7 @@ impl Endpoint {
             port: arrival.port,
             tag: 0,
             hash,
-            incarnation,
+            incarnation: self.peers.get(peer).incarnation,
             heard_tick: tick,
             asked_tick: tick,
             ask_interval: self.params.resend_interval_ticks,
@@ -351,13 +357,8 @@ impl Endpoint {
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
             let hash = self.server_hash(arrival.id, arrival.from.ip);
-            let Peer {
-                incarnation, place, ..
-            } = *self.peers.get(peer);
-            let name = finished_name(arrival.id, hash, arrival.from.port, incarnation, place);
-            if self.finished.contains(arrival.now, name) {
+            if self.is_finished(arrival, peer, hash) {
                 // RPC_UNKNOWN would draw the whole request once more.
-                self.stats.late_requests += 1;
                 return Verdict::Dropped;
             }
             if self.sockets.server_on(arrival.port).is_none() {
