@@ -5,8 +5,11 @@
 #define EXAMPLE_H_IS_INCLUDED
 
 #include <arpa/inet.h>
+#include <demi/libos.h>
+#include <demi/wait.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -158,6 +161,23 @@ static inline struct options parse_options(const char *program, int argc, char *
             usage(&options, "no such option");
     }
     return options;
+}
+
+static volatile sig_atomic_t must_stop;
+
+static inline void on_signal(int signal)
+{
+    (void)signal;
+    must_stop = 1;
+    demi_wake(); /* The wait returns EINTR. */
+}
+
+/* Lets SIGTERM and SIGINT end the server in good order. */
+static inline void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
 }
 
 static inline double now_us(void)

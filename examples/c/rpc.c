@@ -16,26 +16,8 @@
 #include <demi/libos.h>
 #include <demi/sga.h>
 #include <demi/wait.h>
-#include <signal.h>
 
 #include "example.h"
-
-static volatile sig_atomic_t must_stop;
-
-static void on_signal(int signal)
-{
-    (void)signal;
-    must_stop = 1;
-    demi_wake(); /* The wait returns EINTR. */
-}
-
-/* Lets SIGTERM and SIGINT end the server in good order. */
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-}
 
 static struct demi_homa_msg_info info_of(const struct options *options, const demi_sgarray_t *sga)
 {
