@@ -1,4 +1,5 @@
-//! The one error type, and the one place that turns it into an errno.
+//! The one error type, the one place that turns it into an errno, and the error of a start, which
+//! has a text.
 
 use std::fmt;
 
@@ -133,3 +134,39 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Why something could not start: one line for people, saying what failed and what to do, and an
+/// [`Error`] for programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartError {
+    error: Error,
+    text: String,
+}
+
+impl StartError {
+    pub fn new(error: Error, text: impl Into<String>) -> Self {
+        Self {
+            error,
+            text: text.into(),
+        }
+    }
+
+    /// The same for programs.
+    pub fn error(&self) -> Error {
+        self.error
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<StartError> for Error {
+    fn from(start: StartError) -> Self {
+        start.error
+    }
+}

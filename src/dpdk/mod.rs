@@ -19,48 +19,10 @@ mod open;
 mod port;
 mod ring;
 
-use std::fmt;
-
-use crate::error::Error;
-
+pub use crate::error::StartError;
 pub use backend::Backend;
 pub use clock::{Clock, ticks};
 pub use eal::{Eal, EalParams};
 pub use open::PortParams;
 pub use port::{Counters, DeviceCounters, Port};
 pub use ring::{RingParams, ring_pair};
-
-/// Why the EAL or a port could not start, in one line for people: what failed, what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartError {
-    error: Error,
-    text: String,
-}
-
-impl StartError {
-    fn new(error: Error, text: impl Into<String>) -> Self {
-        Self {
-            error,
-            text: text.into(),
-        }
-    }
-
-    /// The same for programs.
-    pub fn error(&self) -> Error {
-        self.error
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<StartError> for Error {
-    fn from(start: StartError) -> Self {
-        start.error
-    }
-}

@@ -34,6 +34,8 @@ use crate::wire::homa::MAX_MESSAGE_LEN;
 
 use desk::Desk;
 
+#[cfg(feature = "dpdk")]
+pub use crate::error::StartError;
 pub use crate::runtime::{QToken, Waker};
 pub use params::Params;
 pub use queue::IPPROTO_HOMA;
@@ -41,7 +43,7 @@ pub use result::{
     MessageInfo, MessageKind, OperationResult, QDesc, QResult, Sga, SgaHandle, SgaView, Stats,
 };
 #[cfg(feature = "dpdk")]
-pub use start::{LibOS, StartError};
+pub use start::LibOS;
 
 /// A library OS over one device. It belongs to the thread that made it.
 pub struct LibOSOver<D: Device, C: Clock> {

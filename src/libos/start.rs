@@ -1,11 +1,10 @@
 //! The library OS over a DPDK port, from its settings.
 
-use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::config::{self, Config};
 use crate::dpdk::{self, Eal, EalParams, Port, PortParams};
-use crate::error::Error;
+use crate::error::{Error, StartError};
 use crate::homa;
 use crate::mem::Region;
 use crate::net;
@@ -16,13 +15,6 @@ use super::{LibOSOver, Params};
 
 /// The library OS of one thread, over a DPDK port of its own.
 pub type LibOS = LibOSOver<Port, dpdk::Clock>;
-
-/// Why there is no library OS: one line for people, and an errno for programs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartError {
-    error: Error,
-    text: String,
-}
 
 impl LibOS {
     /// Starts DPDK, unless this process has done so, and opens the port that `config` names.
@@ -64,42 +56,9 @@ impl runtime::Clock for dpdk::Clock {
     }
 }
 
-impl StartError {
-    fn new(error: Error, text: impl Into<String>) -> Self {
-        Self {
-            error,
-            text: text.into(),
-        }
-    }
-
-    pub fn error(&self) -> Error {
-        self.error
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<dpdk::StartError> for StartError {
-    fn from(error: dpdk::StartError) -> Self {
-        Self::new(error.error(), error.to_string())
-    }
-}
-
 impl From<config::ConfigError> for StartError {
     fn from(error: config::ConfigError) -> Self {
         Self::new(error.error, error.to_string())
-    }
-}
-
-impl From<StartError> for Error {
-    fn from(start: StartError) -> Self {
-        start.error
     }
 }
 
@@ -124,7 +83,7 @@ fn backend(config: &Config) -> Result<dpdk::Backend, StartError> {
 fn eal(config: &Config) -> Result<Eal, StartError> {
     let dpdk = &config.dpdk;
     if dpdk.eal_started {
-        return Ok(Eal::attach()?);
+        return Eal::attach();
     }
     let core = match dpdk.lcores.as_str() {
         "" => None,
@@ -148,8 +107,8 @@ fn eal(config: &Config) -> Result<Eal, StartError> {
     };
     match Eal::start(&params) {
         // Another runtime of this process has started it.
-        Err(error) if error.error() == Error::Exists => Ok(Eal::attach()?),
-        started => Ok(started?),
+        Err(error) if error.error() == Error::Exists => Eal::attach(),
+        started => started,
     }
 }
 

@@ -1,8 +1,6 @@
 //! Why the program ends early.
 
-use demihoma::dpdk;
-use demihoma::error::Error;
-use demihoma::libos;
+use demihoma::error::{Error, StartError};
 
 /// One line that says what failed and, where that is known, what to do.
 #[derive(Debug)]
@@ -14,14 +12,8 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<dpdk::StartError> for Failure {
-    fn from(error: dpdk::StartError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<libos::StartError> for Failure {
-    fn from(error: libos::StartError) -> Self {
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
         Self(error.to_string())
     }
 }
