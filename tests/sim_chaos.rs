@@ -316,6 +316,7 @@ fn nothing_is_lost_on_a_bad_link() {
         duplicate_per_mille: 50,
         late_per_mille: 100,
         late_max: Duration::micros(500),
+        ..Faults::NONE
     };
     (1..=SEEDS).for_each(|seed| run(seed, faults));
 }

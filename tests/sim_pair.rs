@@ -153,6 +153,7 @@ fn ten_thousand_rpcs_survive_loss_duplicates_and_reordering_on_each_of_twenty_se
             duplicate_per_mille: 50,
             late_per_mille: 100,
             late_max: Duration::micros(500),
+            ..Faults::NONE
         };
         pair.run(Duration::secs(600));
         pair.check_end();

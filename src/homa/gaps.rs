@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::homa::mutant::{self, Mutant};
 use crate::time::Instant;
 
 /// Holes that one message may have at once; a packet that would make one more is dropped, and
@@ -69,8 +70,9 @@ impl Gaps {
             if self.holes.len() == HOLES_MAX {
                 return Err(TooManyHoles);
             }
+            let wrong = u32::from(mutant::is_on(Mutant::GapOffByOne));
             self.holes.push(Hole {
-                range: self.end..range.start,
+                range: self.end + wrong..range.start,
                 since: now,
             });
         } else {

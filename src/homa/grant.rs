@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use arrayvec::ArrayVec;
 
 use crate::homa::event::RpcKey;
+use crate::homa::mutant::{self, Mutant};
 use crate::homa::params::Params;
 use crate::slots::{Key, Slots};
 use crate::time::Instant;
@@ -125,13 +126,18 @@ impl Grants {
         let Some(grantee) = self.grantees.remove(key) else {
             return;
         };
-        self.incoming -= grantee.incoming();
+        if !mutant::is_on(Mutant::IncomingDrifts) {
+            self.incoming -= grantee.incoming();
+        }
         self.changed = true;
         if !grantee.is_active {
             self.waiting.remove(&grantee.rank(key));
             return;
         }
         self.active.retain(|active| *active != key);
+        if mutant::is_on(Mutant::NeedyForgotten) {
+            return;
+        }
         if let Some((_, _, best)) = self.waiting.pop_first() {
             self.activate(best);
         }
@@ -149,21 +155,14 @@ impl Grants {
         if !self.changed {
             return None;
         }
-        let window = match self.window {
-            // Source: HomaModule `homa_grant_window`: rule GR-33.
-            0 => self.incoming_max / (self.active.len() as u32 + 1),
-            fixed => fixed,
-        };
         for rank in 0..self.active.len() {
             let room = u64::from(self.incoming_max).saturating_sub(self.incoming);
             if room == 0 {
                 break;
             }
-            let grantee = self
-                .grantees
-                .get_mut(self.active[rank])
-                .expect("active ones are live");
-            let wanted = grantee.received.saturating_add(window).min(grantee.len);
+            let key = self.active[rank];
+            let wanted = self.wanted(self.grantees.get(key).expect("active ones are live"));
+            let grantee = self.grantees.get_mut(key).expect("active ones are live");
             // Bytes that came without a grant make room, not debt: rule GR-16.
             let limit = grantee
                 .granted
@@ -187,17 +186,50 @@ impl Grants {
         None
     }
 
-    /// Bytes granted and not yet arrived, all messages together.
+    #[cfg(test)]
     pub fn incoming(&self) -> u64 {
         self.incoming
     }
 
-    /// The sum that [`Self::incoming`] must equal, counted anew: for checks.
-    pub fn count_incoming(&self) -> u64 {
-        self.grantees
-            .iter()
-            .map(|(_, grantee)| grantee.incoming())
-            .sum()
+    /// Whose message it is.
+    pub fn rpc_of(&self, key: Key<Grantee>) -> Option<RpcKey> {
+        self.grantees.get(key).map(|grantee| grantee.rpc)
+    }
+
+    /// # Panics
+    /// If the sum is not that of its parts, a message is lost, or one waits that need not.
+    pub fn check(&self) {
+        let parts = self.grantees.iter().map(|(_, grantee)| grantee.incoming());
+        assert_eq!(self.incoming, parts.sum(), "sum of incoming bytes");
+        let filed = self.active.len() + self.waiting.len();
+        assert_eq!(filed, self.grantees.len(), "messages that need grants");
+        let is_full = self.active.len() == self.active_max;
+        assert!(self.waiting.is_empty() || is_full, "a place is not taken");
+        let room = self.incoming < self.incoming_max.into();
+        for (key, grantee) in self.grantees.iter() {
+            assert!(grantee.granted <= grantee.len, "past the end: {grantee:?}");
+            let is_filed = match grantee.is_active {
+                true => self.active.contains(&key),
+                false => self.waiting.contains(&grantee.rank(key)),
+            };
+            assert!(is_filed, "in no list: {grantee:?}");
+            let is_needy = grantee.is_active && self.wanted(grantee) > grantee.granted;
+            assert!(self.changed || !room || !is_needy, "forgotten: {grantee:?}");
+        }
+    }
+
+    /// How far it should be granted, if the sum allows.
+    fn wanted(&self, grantee: &Grantee) -> u32 {
+        let window = match self.window {
+            // Source: HomaModule `homa_grant_window`: rule GR-33.
+            0 => self.incoming_max / (self.active.len() as u32 + 1),
+            fixed => fixed,
+        };
+        let end = match mutant::is_on(Mutant::GrantPastEnd) {
+            true => u32::MAX,
+            false => grantee.len,
+        };
+        grantee.received.saturating_add(window).min(end)
     }
 
     /// Makes a message active if there is room or it outranks one that is, else lets it wait.
@@ -385,7 +417,7 @@ mod tests {
                 }
                 let before = grants.incoming();
                 let granted = std::iter::from_fn(|| grants.poll()).count();
-                assert_eq!(grants.incoming(), grants.count_incoming(), "seed {seed}");
+                grants.check();
                 assert!(
                     granted == 0 || grants.incoming() <= before.max(100_000),
                     "seed {seed}"

@@ -20,6 +20,10 @@ mod gaps;
 mod grant;
 mod msg_in;
 mod msg_out;
+#[cfg(not(feature = "mutants"))]
+mod mutant;
+#[cfg(feature = "mutants")]
+pub mod mutant;
 mod outgoing;
 mod params;
 mod peer;

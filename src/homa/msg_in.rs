@@ -78,6 +78,22 @@ impl MsgIn {
         let holes = self.gaps.holes().iter().map(|hole| hole.range.clone());
         holes.chain((!tail.is_empty()).then_some(tail))
     }
+
+    /// # Panics
+    /// If it is at odds with itself.
+    pub fn check(&self) {
+        assert!(
+            self.granted <= self.len && self.gaps.end() <= self.len,
+            "{self:?}"
+        );
+        let holes = self.gaps.holes().iter();
+        let missing: u32 = holes.map(|hole| hole.range.end - hole.range.start).sum();
+        assert_eq!(
+            self.received,
+            self.gaps.end() - missing,
+            "neither here nor missing: {self:?}"
+        );
+    }
 }
 
 #[cfg(test)]

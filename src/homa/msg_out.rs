@@ -5,6 +5,7 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use crate::homa::event::{Notify, Payload};
+use crate::homa::mutant::{self, Mutant};
 use crate::time::Instant;
 
 /// Ranges owed again that are kept apart; one more is dropped, and asked for again.
@@ -81,7 +82,10 @@ impl MsgOut {
             payload,
             len,
             sent: 0,
-            granted: len.min(cut.unsched),
+            granted: match mutant::is_on(Mutant::GrantOverrun) {
+                true => len,
+                false => len.min(cut.unsched),
+            },
             birth,
             notify,
             sched_priority: 0,

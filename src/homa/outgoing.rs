@@ -109,6 +109,15 @@ impl Outgoing {
         self.retransmits.is_empty() && self.short.is_empty() && self.heap.is_empty()
     }
 
+    /// # Panics
+    /// If the order is none, or a place is wrong.
+    pub fn check(&self) {
+        for (at, entry) in self.heap.iter().enumerate() {
+            assert!(at == 0 || self.heap[(at - 1) / 2] <= *entry, "out of order");
+            assert_eq!(self.places[entry.rpc.index() as usize], at as u32, "place");
+        }
+    }
+
     fn rise(&mut self, mut at: usize) {
         while at > 0 {
             let parent = (at - 1) / 2;

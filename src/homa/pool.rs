@@ -181,6 +181,39 @@ impl Pool {
         self.pages() * BPAGE_LEN
     }
 
+    /// `holders`: a run for each holder that the caller knows of; there may be more.
+    ///
+    /// # Panics
+    /// If a byte has two owners, a holder no bytes, or a page no account of who uses it.
+    pub fn check(&self, holders: &mut [Key<Run>]) {
+        holders.sort_unstable();
+        for same in holders.chunk_by(|one, other| one == other) {
+            let held = self.runs.get(same[0]).map_or(0, |run| run.holders);
+            assert!(held as usize >= same.len(), "{} held {held}", same.len());
+        }
+        let mut spans: Vec<_> = self
+            .runs
+            .iter()
+            .map(|(_, run)| (run.offset, run.len))
+            .collect();
+        spans.sort_unstable();
+        let apart = |pair: &[(u32, u32)]| pair[0].0 + pair[0].1 <= pair[1].0;
+        assert!(spans.windows(2).all(apart), "two runs share bytes");
+        let mut users = vec![0; self.users.len()];
+        for (offset, len) in spans {
+            let (first, last) = pages_of(offset, len);
+            (first..=last).for_each(|page| users[page as usize] += 1);
+        }
+        assert_eq!(users, self.users, "users of pages");
+        let is_free = |page: usize| self.free[page / 64] >> (page % 64) & 1 == 1;
+        let free = (0..users.len()).filter(|&page| is_free(page));
+        assert!(
+            free.clone().all(|page| users[page] == 0),
+            "a page in use is free"
+        );
+        assert_eq!(free.count(), self.free_count as usize, "free pages");
+    }
+
     #[inline]
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
         let partial = self.partial.as_mut()?;

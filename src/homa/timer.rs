@@ -105,6 +105,15 @@ impl Wheel {
         None
     }
 
+    /// # Panics
+    /// If it does not hold as many entries as it counts, or one that is overdue.
+    pub fn check(&self) {
+        let filed = self.entries.iter().filter(|entry| entry.previous != NONE);
+        assert_eq!(filed.clone().count(), self.filed_count, "timers filed");
+        let is_due = |entry: &Entry| entry.due.wrapping_sub(self.tick) < u32::MAX / 2;
+        assert!(filed.clone().all(is_due), "a timer was passed over");
+    }
+
     fn unfile(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
         if entry.previous == slot {

@@ -14,6 +14,21 @@ pub struct Faults {
     pub late_per_mille: u32,
     /// How late at most.
     pub late_max: Duration,
+    /// Thousandths of the frames that a queue somewhere holds for long.
+    pub held_per_mille: u32,
+    /// For how long at most.
+    pub held_max: Duration,
+    /// Thousandths of the frames that arrive with a bit turned over, so that the NIC's check of
+    /// the frame fails.
+    pub corrupt_per_mille: u32,
+}
+
+/// One copy of a frame, as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// How much later than on a perfect link.
+    pub delay: Duration,
+    pub is_corrupt: bool,
 }
 
 impl Faults {
@@ -23,23 +38,31 @@ impl Faults {
         duplicate_per_mille: 0,
         late_per_mille: 0,
         late_max: Duration::ZERO,
+        held_per_mille: 0,
+        held_max: Duration::ZERO,
+        corrupt_per_mille: 0,
     };
 
-    /// The extra delay of each copy of a frame that arrives: none, one or two.
-    pub fn copies(&self, rng: &mut Rng) -> impl Iterator<Item = Duration> + use<> {
+    /// The copies of a frame that arrive: none, one or two.
+    pub fn copies(&self, rng: &mut Rng) -> impl Iterator<Item = Copied> + use<> {
         let count = match () {
             () if rng.one_in_thousand(self.loss_per_mille) => 0,
             () if rng.one_in_thousand(self.duplicate_per_mille) => 2,
             () => 1,
         };
-        let delays = [self.delay(rng), self.delay(rng)];
-        delays.into_iter().take(count)
+        let copies = [self.copied(rng), self.copied(rng)];
+        copies.into_iter().take(count)
     }
 
-    fn delay(&self, rng: &mut Rng) -> Duration {
-        match rng.one_in_thousand(self.late_per_mille) {
-            true => Duration(rng.below(self.late_max.0 + 1)),
-            false => Duration::ZERO,
+    fn copied(&self, rng: &mut Rng) -> Copied {
+        let late_max = match () {
+            () if rng.one_in_thousand(self.held_per_mille) => self.held_max,
+            () if rng.one_in_thousand(self.late_per_mille) => self.late_max,
+            () => Duration::ZERO,
+        };
+        Copied {
+            delay: Duration(rng.below(late_max.0 + 1)),
+            is_corrupt: rng.one_in_thousand(self.corrupt_per_mille),
         }
     }
 }

@@ -12,9 +12,9 @@ mod workload;
 mod world;
 
 pub use app::{App, Echo, Requester, RequesterParams};
-pub use faults::Faults;
+pub use faults::{Copied, Faults};
 pub use garbage::Garbage;
 pub use nic::Nic;
 pub use role::Role;
 pub use workload::Sizes;
-pub use world::{Crossing, Host, World};
+pub use world::{Crossing, Host, Watch, World};

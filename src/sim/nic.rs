@@ -22,6 +22,8 @@ pub struct Nic {
     slot: Vec<u8>,
     /// Frames that came while the receive ring was full.
     pub missed: u64,
+    /// Frames whose check failed.
+    pub corrupt: u64,
 }
 
 impl Nic {
@@ -41,6 +43,7 @@ impl Nic {
             committed: 0,
             slot,
             missed: 0,
+            corrupt: 0,
         }
     }
 
@@ -51,6 +54,11 @@ impl Nic {
         } else {
             self.missed += 1;
         }
+    }
+
+    /// A frame arrives that is not as it was sent: hardware drops it.
+    pub fn deliver_corrupt(&mut self) {
+        self.corrupt += 1;
     }
 
     /// The next frame that goes out to the wire.

@@ -1,7 +1,12 @@
 //! Hosts on one switch, and the order in which things happen.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use arrayvec::ArrayVec;
 
 use crate::addr::Ip;
 use crate::device::Device;
@@ -10,6 +15,7 @@ use crate::mem::Region;
 use crate::net::{self, Interface};
 use crate::rng::Rng;
 use crate::runtime::Poller;
+use crate::sim::faults::Copied;
 use crate::sim::{App, Faults, Nic};
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::homa::{Common, Packet, parse};
@@ -27,6 +33,12 @@ pub struct Crossing<'a> {
     pub from: usize,
     pub to: usize,
     pub frame: &'a [u8],
+}
+
+/// Sees each frame as it leaves, and what will become of it.
+pub trait Watch: Debug {
+    /// `copies` that will arrive, of which there are none if it is lost.
+    fn on_frame(&mut self, crossing: &Crossing, copies: &[Copied]);
 }
 
 /// One computer: a NIC, the stack over it, an application.
@@ -50,6 +62,9 @@ pub struct World<A> {
     pub faults: Faults,
     /// Says of each frame whether it gets lost: a link that is down, a way that is cut.
     pub loses: fn(&Crossing) -> bool,
+    /// Ways that are cut, from one host to another.
+    pub cuts: BTreeSet<(usize, usize)>,
+    pub watch: Option<Rc<RefCell<dyn Watch>>>,
     params: homa::Params,
     pages: usize,
     rng: Rng,
@@ -67,8 +82,15 @@ struct Entry {
     at: Instant,
     sequence: u64,
     host: usize,
-    /// A frame for the host, or nothing if it only wants to be woken.
-    frame: Option<Vec<u8>>,
+    what: What,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Frame(Vec<u8>),
+    CorruptFrame,
+    /// The host wants to be woken.
+    Wake,
 }
 
 impl<A: App> Host<A> {
@@ -128,6 +150,8 @@ impl<A: App> World<A> {
             hosts,
             faults: Faults::NONE,
             loses: |_| false,
+            cuts: BTreeSet::new(),
+            watch: None,
             params: params.clone(),
             pages,
             rng,
@@ -160,12 +184,12 @@ impl<A: App> World<A> {
     /// A host's loop stands still until then, while its NIC receives.
     pub fn freeze(&mut self, number: usize, until: Instant) {
         self.hosts[number].frozen_until = Some(until);
-        self.file(until, number, None);
+        self.file(until, number, What::Wake);
     }
 
     /// A frame from nowhere arrives at a host as soon as may be.
     pub fn inject(&mut self, number: usize, frame: Vec<u8>) {
-        self.file(self.now, number, Some(frame));
+        self.file(self.now, number, What::Frame(frame));
     }
 
     /// Lets the next thing happen; false if nothing ever will.
@@ -175,11 +199,12 @@ impl<A: App> World<A> {
         };
         self.now = self.now.max(entry.at);
         let host = &mut self.hosts[entry.host];
-        match entry.frame {
-            Some(frame) => host.poller.device_mut().deliver(frame),
-            None if host.frozen_until == Some(entry.at) => host.frozen_until = None,
-            None if host.wake_at == Some(entry.at) => host.wake_at = None,
-            None => return true,
+        match entry.what {
+            What::Frame(frame) => host.poller.device_mut().deliver(frame),
+            What::CorruptFrame => host.poller.device_mut().deliver_corrupt(),
+            What::Wake if host.frozen_until == Some(entry.at) => host.frozen_until = None,
+            What::Wake if host.wake_at == Some(entry.at) => host.wake_at = None,
+            What::Wake => return true,
         }
         if host.frozen_until.is_some() {
             return true;
@@ -230,7 +255,7 @@ impl<A: App> World<A> {
         let at = at.max(Instant(self.now.0 + 1));
         if host.wake_at.is_none_or(|filed| at < filed) {
             host.wake_at = Some(at);
-            self.file(at, number, None);
+            self.file(at, number, What::Wake);
         }
     }
 
@@ -250,22 +275,34 @@ impl<A: App> World<A> {
                 to,
                 frame: &frame,
             };
-            if to == from || !is_for || (self.loses)(&crossing) {
+            if to == from || !is_for {
                 continue;
             }
-            for extra in self.faults.copies(&mut self.rng) {
-                self.file(at + extra, to, Some(frame.clone()));
+            let is_lost = self.cuts.contains(&(from, to)) || (self.loses)(&crossing);
+            let copies: ArrayVec<Copied, 2> = match is_lost {
+                true => ArrayVec::new(),
+                false => self.faults.copies(&mut self.rng).collect(),
+            };
+            if let Some(watch) = &self.watch {
+                watch.borrow_mut().on_frame(&crossing, &copies);
+            }
+            for copy in copies {
+                let what = match copy.is_corrupt {
+                    true => What::CorruptFrame,
+                    false => What::Frame(frame.clone()),
+                };
+                self.file(at + copy.delay, to, what);
             }
         }
     }
 
-    fn file(&mut self, at: Instant, host: usize, frame: Option<Vec<u8>>) {
+    fn file(&mut self, at: Instant, host: usize, what: What) {
         self.sequence += 1;
         self.queue.push(Reverse(Entry {
             at,
             sequence: self.sequence,
             host,
-            frame,
+            what,
         }));
     }
 }

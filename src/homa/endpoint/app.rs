@@ -4,6 +4,7 @@ use crate::addr::Addr;
 use crate::error::Error;
 use crate::homa::event::{Event, Message, Notify, Outcome, Payload, RpcKey, RunKey, SocketKey};
 use crate::homa::msg_out::MsgOut;
+use crate::homa::mutant::{self, Mutant};
 use crate::homa::peer::SAVED_ACKS_MAX;
 use crate::homa::rpc::{Rpc, State, Whole};
 use crate::time::Instant;
@@ -76,7 +77,8 @@ impl Endpoint {
         self.hold(&payload)?;
         let cut = self.cut_for(to.ip);
         let generation = self.next_generation;
-        self.next_generation = generation.wrapping_add(1);
+        self.next_generation =
+            generation.wrapping_add(u64::from(!mutant::is_on(Mutant::IdUsedTwice)));
         let (tick, ask_interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
         let incarnation = self.peers.get(peer).incarnation;
         let key = self.rpcs.insert_with(|key| Rpc {
@@ -99,7 +101,9 @@ impl Endpoint {
         self.peers.get_mut(peer).on_rpc(now);
         self.stats.requests += 1;
         self.file_out(key);
-        self.file_timer(now, key, self.params.resend_ticks);
+        if !mutant::is_on(Mutant::TimerNotFiled) {
+            self.file_timer(now, key, self.params.resend_ticks);
+        }
         let id = self.rpcs.get(key).ok_or(Error::Exhausted)?.id;
         Ok((key, id))
     }

@@ -3,6 +3,7 @@
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
 use crate::homa::event::{Notify, RpcKey};
+use crate::homa::mutant::{self, Mutant};
 use crate::homa::peer::{Link, Peer};
 use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
@@ -94,7 +95,11 @@ impl Endpoint {
         };
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Up(link);
-        for key in std::mem::take(&mut peer.parked) {
+        let parked = std::mem::take(&mut peer.parked);
+        if mutant::is_on(Mutant::ParkedForgotten) {
+            return;
+        }
+        for key in parked {
             if let Some(out) = self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut) {
                 out.is_parked = false;
                 self.file_out(key);
@@ -307,7 +312,8 @@ impl Endpoint {
             self.stats.out_of_place += 1;
             return Verdict::Dropped;
         };
-        if out.grant(grant.offset, grant.priority) {
+        let is_more = out.grant(grant.offset, grant.priority);
+        if is_more && !mutant::is_on(Mutant::GrantIgnored) {
             self.file_out(key);
         }
         Verdict::Taken
@@ -331,7 +337,9 @@ impl Endpoint {
                 true => self.stats.out_of_place += 1,
                 false => {
                     rpc.heard_tick = tick; // It lives, which matters while its request waits.
-                    self.queue_control(key, Body::Busy);
+                    if !mutant::is_on(Mutant::BusyForgotten) {
+                        self.queue_control(key, Body::Busy);
+                    }
                 }
             }
             return Verdict::Taken;
@@ -345,7 +353,11 @@ impl Endpoint {
             return Verdict::Taken;
         }
         out.grant_by_resend(end, resend.priority);
-        out.owe(resend.offset..end, resend.priority, tick, interval);
+        let start = match mutant::is_on(Mutant::ResendOfWrongRange) {
+            true => end - 1,
+            false => resend.offset,
+        };
+        out.owe(start..end, resend.priority, tick, interval);
         self.file_out(key);
         Verdict::Taken
     }
@@ -444,6 +456,7 @@ impl Endpoint {
         let missing = key.filter(|&key| {
             let state = self.rpcs.get(key).map(|rpc| &rpc.state);
             matches!(state, Some(State::Sending(_) | State::Receiving(..)))
+                && !mutant::is_on(Mutant::AckOfMissingBytes)
         });
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.

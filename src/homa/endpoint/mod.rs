@@ -1,6 +1,7 @@
 //! Where all parts of the transport meet.
 
 mod app;
+mod check;
 mod input;
 mod leave;
 mod output;
@@ -19,6 +20,7 @@ use crate::homa::finished::{Finished, Name};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::{Cut, MsgOut};
+use crate::homa::mutant::{self, Mutant};
 use crate::homa::outgoing::Outgoing;
 use crate::homa::params::Params;
 use crate::homa::peer::{Link, Peer, Peers};
@@ -238,59 +240,6 @@ impl Endpoint {
         self.outgoing.is_empty() && self.control.is_empty() && self.wheel.is_empty()
     }
 
-    /// What the tables must satisfy between any two calls; for the simulator's checks.
-    ///
-    /// # Panics
-    /// If an invariant is broken.
-    pub fn check(&self) {
-        assert_eq!(
-            self.grants.incoming(),
-            self.grants.count_incoming(),
-            "sum of incoming bytes"
-        );
-        assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
-        assert!(self.unacked.len() <= self.params.rpcs_max as usize);
-        let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
-        assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
-        let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
-        assert_eq!(
-            rpcs as usize,
-            self.rpcs.len(),
-            "RPCs counted at their peers"
-        );
-        let mut waiting = 0;
-        for (key, rpc) in self.rpcs.iter() {
-            let (out, message) = match &rpc.state {
-                State::Sending(out) | State::Replying(out) => (Some(out), None),
-                State::Receiving(out, message) => (Some(out), Some(message)),
-                State::Incoming(message) => (None, Some(message)),
-                State::Done(_) | State::Requested(_) | State::InService => continue,
-                State::Moving => panic!("an RPC was left between two states"),
-            };
-            assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
-            if let Some(out) = out {
-                self.check_out(key, out);
-            }
-            if let Some(message) = message {
-                check_in(message);
-                waiting += usize::from(rpc.is_waiting());
-            }
-        }
-        assert_eq!(
-            waiting,
-            self.pool.waiter_count(),
-            "RPCs that wait for pages"
-        );
-    }
-
-    fn check_out(&self, key: RpcKey, out: &MsgOut) {
-        assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
-        let is_filed = out.is_parked || self.outgoing.contains(key);
-        assert!(is_filed || !out.is_sendable(), "not to be sent: {out:?}");
-        let is_owed = out.is_parked || out.retransmit_filed;
-        assert!(is_owed || !out.owes(), "not to be sent again: {out:?}");
-    }
-
     /// Bytes of payload in a full packet to `ip`.
     fn cut_for(&self, ip: Ip) -> Cut {
         /// An IPv6 header is so much longer than an IPv4 one.
@@ -421,7 +370,7 @@ impl Endpoint {
         if !rpc.id.is_client() {
             self.server_count -= 1;
             self.servers.remove(rpc.hash, key.index());
-            if rpc.was_handed_over() {
+            if rpc.was_handed_over() && !mutant::is_on(Mutant::FinishedForgotten) {
                 let place = self.peers.get(rpc.peer).place;
                 let name =
                     finished_name(rpc.id, rpc.hash, rpc.peer_addr.port, rpc.incarnation, place);
@@ -457,6 +406,9 @@ impl Endpoint {
         match payload {
             Payload::Buffer(buf) => drop(buf),
             Payload::Received { run, .. } => {
+                if mutant::is_on(Mutant::PageGivenBackTwice) {
+                    self.release(now, run);
+                }
                 self.release(now, run);
             }
             Payload::EmptyReply => {}
@@ -481,6 +433,7 @@ impl Endpoint {
             Place::Run(run) => {
                 self.release(now, run);
             }
+            Place::Waiting if mutant::is_on(Mutant::WaiterLeftBehind) => {}
             Place::Waiting => self.pool.stop_waiting(waiter(key, &message)),
         }
     }
@@ -509,13 +462,6 @@ fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
         birth: message.birth,
         rpc,
     }
-}
-
-fn check_in(message: &MsgIn) {
-    assert!(
-        message.granted <= message.len && message.received <= message.len,
-        "{message:?}"
-    );
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::homa::event::{Event, Notify, RpcKey, RunKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
+use crate::homa::mutant::{self, Mutant};
 use crate::homa::rpc::{Rpc, State, Whole};
 use crate::time::Instant;
 use crate::wire::homa::{Data, Resend};
@@ -36,6 +37,10 @@ impl Endpoint {
             }
             State::Done(_) | State::Requested(_) | State::InService | State::Replying(_) => {
                 self.stats.duplicates += 1;
+                if mutant::is_on(Mutant::DuplicateDelivered) && !rpc.id.is_client() {
+                    let socket = rpc.socket;
+                    self.events.push_back(Event::Request { socket, rpc: key });
+                }
                 return Verdict::Dropped;
             }
         }
@@ -72,7 +77,8 @@ impl Endpoint {
             self.region.write(offset as usize, payload);
         }
         self.outgoing.unfile(key);
-        let empty_reply = data.empty_reply && payload.len() == 1;
+        let empty_reply =
+            data.empty_reply && payload.len() == 1 && !mutant::is_on(Mutant::EmptyReplyLost);
         self.complete(now, key, Whole { run, empty_reply });
         Verdict::Taken
     }
@@ -154,7 +160,8 @@ impl Endpoint {
         let inserted = message.insert(now, range, |part| {
             let from = (part.start - data.offset) as usize;
             let bytes = &payload[from..from + part.len()];
-            region.write((base + part.start) as usize, bytes);
+            let wrong = data.retransmit && mutant::is_on(Mutant::BytesMisplaced);
+            region.write((base + part.start) as usize + usize::from(wrong), bytes);
         });
         if inserted.is_err() {
             self.stats.holes_overflow += 1;

@@ -1,0 +1,97 @@
+//! What must hold between any two calls, for the simulator's checks.
+//!
+//! Each check looks at the RPCs that live, and at no table as a whole unless that is small, so that
+//! it can follow every turn of a run.
+
+use crate::homa::event::{Payload, RpcKey, RunKey};
+use crate::homa::msg_in::{MsgIn, Place};
+use crate::homa::msg_out::MsgOut;
+use crate::homa::rpc::{Rpc, State};
+
+use super::Endpoint;
+
+impl Endpoint {
+    /// # Panics
+    /// If an invariant is broken.
+    pub fn check(&self) {
+        self.check_tables();
+        let mut waiting = 0;
+        let mut runs = Vec::new();
+        for (key, rpc) in self.rpcs.iter() {
+            self.check_filed(key, rpc);
+            let (out, message) = match &rpc.state {
+                State::Sending(out) | State::Replying(out) => (Some(out), None),
+                State::Receiving(out, message) => (Some(out), Some(message)),
+                State::Incoming(message) => (None, Some(message)),
+                State::Done(Ok(whole)) | State::Requested(whole) => {
+                    runs.push(whole.run);
+                    continue;
+                }
+                State::Done(Err(_)) | State::InService => continue,
+                State::Moving => panic!("an RPC was left between two states"),
+            };
+            assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
+            if let Some(out) = out {
+                self.check_out(key, out, &mut runs);
+            }
+            if let Some(message) = message {
+                self.check_in(key, message, &mut runs);
+                waiting += usize::from(rpc.is_waiting());
+            }
+        }
+        assert_eq!(
+            waiting,
+            self.pool.waiter_count(),
+            "RPCs that wait for pages"
+        );
+        self.pool.check(&mut runs);
+    }
+
+    fn check_tables(&self) {
+        let slots = self.params.rpcs_max as usize;
+        assert!(self.rpcs.len() <= slots && self.unacked.len() <= slots);
+        let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
+        assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
+        let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
+        assert_eq!(
+            rpcs as usize,
+            self.rpcs.len(),
+            "RPCs counted at their peers"
+        );
+        assert!(self.peers.iter().count() <= self.params.peers_max as usize);
+        self.grants.check();
+        self.outgoing.check();
+        self.wheel.check();
+    }
+
+    /// Each RPC is found by the name that packets call it by.
+    fn check_filed(&self, key: RpcKey, rpc: &Rpc) {
+        let found = match rpc.id.is_client() {
+            true => self.find_client(rpc.id),
+            false => self.find_server(rpc.id, rpc.peer_addr),
+        };
+        assert_eq!(found, Some(key), "not found by its name: {rpc:?}");
+    }
+
+    fn check_out(&self, key: RpcKey, out: &MsgOut, runs: &mut Vec<RunKey>) {
+        assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
+        let is_filed = out.is_parked || self.outgoing.contains(key);
+        assert!(is_filed || !out.is_sendable(), "not to be sent: {out:?}");
+        let is_owed = out.is_parked || out.retransmit_filed;
+        assert!(is_owed || !out.owes(), "not to be sent again: {out:?}");
+        if let Payload::Received { run, .. } = out.payload {
+            runs.push(run);
+        }
+    }
+
+    fn check_in(&self, key: RpcKey, message: &MsgIn, runs: &mut Vec<RunKey>) {
+        message.check();
+        match message.place {
+            Place::Run(run) => runs.push(run),
+            Place::Waiting => assert!(message.grantee.is_none(), "granted without pages"),
+        }
+        if let Some(grantee) = message.grantee {
+            assert_eq!(self.grants.rpc_of(grantee), Some(key), "another's grants");
+        }
+    }
+}
