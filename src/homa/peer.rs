@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 
 use arrayvec::ArrayVec;
 
@@ -30,6 +31,8 @@ pub struct Peer {
     pub uses_ours_since: Option<Instant>,
     /// Goes up when the peer restarts; what belongs to an earlier one is void.
     pub incarnation: u32,
+    /// Where the counts of its ids began in this life and in the one before, as far as we know.
+    lives: [Option<NonZeroU64>; 2],
     /// A secret number of its own: where its names start in the memory of finished RPCs.
     pub place: u64,
     /// RPCs that wait for the link.
@@ -45,6 +48,22 @@ pub struct Peer {
     resend_tick: u32,
     resends: u8,
 }
+
+/// What a packet that knows nothing of our cutoffs says about its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Nothing: it is of a time when the sender did not know them yet.
+    Late,
+    /// It has restarted.
+    New,
+    /// It has, if it used them for long before.
+    Unclear,
+}
+
+/// Our ids are counted up from a number that is drawn for each life. Those that a host uses before
+/// it knows our cutoffs are as near to each other; by chance one of 2^22 lives is taken for the
+/// one before it, which does no harm, as their ids differ.
+const LIFE_IDS: u64 = 1 << 20;
 
 /// How to reach a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +99,7 @@ impl Peer {
             },
             uses_ours_since: None,
             incarnation: 0,
+            lives: [None; 2],
             place,
             parked: Vec::new(),
             rpc_count: 0,
@@ -144,23 +164,43 @@ impl Peer {
         true
     }
 
-    /// Notes the version of our cutoffs that a DATA packet names. True if the peer restarted: it
-    /// had used our version for `restart_after` or longer, and now knows of none.
+    /// What it means that a request with this count in its id knows nothing of our cutoffs.
+    pub fn sign_of(&self, count: u64) -> Sign {
+        let mut lives = self.lives.iter().flatten().peekable();
+        match lives.peek().is_none() {
+            true => Sign::Unclear,
+            false if lives.any(|life| life.get().abs_diff(count) < LIFE_IDS) => Sign::Late,
+            false => Sign::New,
+        }
+    }
+
+    /// Notes where the counts of its ids begin: of a new life, or of the first we see.
+    pub fn on_life(&mut self, count: u64, is_new: bool) {
+        if is_new || self.lives[0].is_none() {
+            self.lives = [NonZeroU64::new(count), self.lives[0]];
+        }
+    }
+
+    /// Notes the version of our cutoffs that a DATA packet names, theirs and ours. True if the peer
+    /// restarted: for one, it had used our version for `restart_after` or longer, and now knows of
+    /// none.
     pub fn on_version(
         &mut self,
         now: Instant,
-        theirs: u16,
-        ours: u16,
+        (theirs, ours): (u16, u16),
+        sign: Sign,
         restart_after: Duration,
     ) -> bool {
         if theirs == ours {
             self.uses_ours_since.get_or_insert(now);
             return false;
         }
-        let restarted = theirs == 0
-            && self
-                .uses_ours_since
-                .is_some_and(|since| now.since(since) >= restart_after);
+        let used_for = self.uses_ours_since.map(|since| now.since(since));
+        let restarted = match sign {
+            Sign::Late => false,
+            Sign::New => true,
+            Sign::Unclear => theirs == 0 && used_for.is_some_and(|span| span >= restart_after),
+        };
         if restarted {
             self.uses_ours_since = None;
             self.incarnation = self.incarnation.wrapping_add(1);
@@ -342,12 +382,12 @@ mod tests {
     fn a_peer_that_forgets_our_cutoffs_after_long_use_has_restarted() {
         let after = Duration::millis(100);
         let mut peer = Peer::new(ip(1), 0, Instant(0));
-        assert!(!peer.on_version(Instant(0), 0, 1, after));
-        assert!(!peer.on_version(Instant(5), 1, 1, after));
-        assert!(!peer.on_version(Instant(after.0 + 4), 0, 1, after));
-        assert!(peer.on_version(Instant(after.0 + 5), 0, 1, after));
+        assert!(!peer.on_version(Instant(0), (0, 1), Sign::Unclear, after));
+        assert!(!peer.on_version(Instant(5), (1, 1), Sign::Unclear, after));
+        assert!(!peer.on_version(Instant(after.0 + 4), (0, 1), Sign::Unclear, after));
+        assert!(peer.on_version(Instant(after.0 + 5), (0, 1), Sign::Unclear, after));
         assert_eq!(peer.incarnation, 1);
-        assert!(!peer.on_version(Instant(after.0 + 6), 0, 1, after));
+        assert!(!peer.on_version(Instant(after.0 + 6), (0, 1), Sign::Unclear, after));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::Peer;
 use crate::slots::Key;
+use crate::time::Instant;
 use crate::wire::homa::{Common, RpcId};
 
 /// One RPC.
@@ -82,6 +83,19 @@ impl Rpc {
             | State::Incoming(_)
             | State::Requested(_)
             | State::InService
+            | State::Moving => None,
+        }
+    }
+
+    /// When the request was made, at a client that has not all of the response.
+    pub fn asked_at(&self) -> Option<Instant> {
+        match &self.state {
+            State::Sending(out) | State::Receiving(out, _) => Some(out.birth),
+            State::Done(_)
+            | State::Incoming(_)
+            | State::Requested(_)
+            | State::InService
+            | State::Replying(_)
             | State::Moving => None,
         }
     }

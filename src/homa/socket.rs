@@ -15,7 +15,7 @@ const NONE: u32 = u32::MAX;
 pub struct Socket {
     pub port: u16,
     /// Whether requests are taken; if not, they are answered as if the port were closed.
-    pub accepts: bool,
+    accepts: bool,
 }
 
 /// All sockets, by port.
@@ -24,6 +24,8 @@ pub struct Sockets {
     slots: Slots<Socket>,
     by_port: Vec<u32>,
     next_automatic: u16,
+    /// Sockets that take requests.
+    server_count: u32,
 }
 
 impl Sockets {
@@ -32,6 +34,7 @@ impl Sockets {
             slots: Slots::new(sockets_max as usize),
             by_port: vec![NONE; 1 << 16],
             next_automatic: AUTOMATIC_MIN | rng.next_u64() as u16,
+            server_count: 0,
         }
     }
 
@@ -65,6 +68,7 @@ impl Sockets {
             return false;
         };
         self.by_port[usize::from(socket.port)] = NONE;
+        self.server_count -= u32::from(socket.accepts);
         true
     }
 
@@ -73,8 +77,17 @@ impl Sockets {
         self.slots.get(key)
     }
 
-    pub fn get_mut(&mut self, key: Key<Socket>) -> Option<&mut Socket> {
-        self.slots.get_mut(key)
+    pub fn set_server(&mut self, key: Key<Socket>, accepts: bool) {
+        if let Some(socket) = self.slots.get_mut(key) {
+            self.server_count -= u32::from(socket.accepts);
+            self.server_count += u32::from(accepts);
+            socket.accepts = accepts;
+        }
+    }
+
+    /// Whether any socket takes requests.
+    pub fn has_server(&self) -> bool {
+        self.server_count > 0
     }
 
     /// The socket on `port` that takes requests.
@@ -152,10 +165,11 @@ mod tests {
         let mut sockets = sockets();
         let key = sockets.open(80).unwrap();
         assert_eq!(sockets.server_on(80), None);
-        sockets.get_mut(key).unwrap().accepts = true;
+        sockets.set_server(key, true);
         assert_eq!(
             (sockets.server_on(80), sockets.server_on(81)),
             (Some(key), None)
         );
+        assert!(sockets.has_server() && sockets.close(key) && !sockets.has_server());
     }
 }

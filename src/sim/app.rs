@@ -233,6 +233,7 @@ fn check(homa: &Endpoint, message: &Message) -> Result<u64, usize> {
     }
 }
 
-fn pattern(number: u64, at: usize) -> u8 {
+/// The byte at a place in the endless pattern of that number.
+pub(super) fn pattern(number: u64, at: usize) -> u8 {
     (number.wrapping_mul(31) as usize ^ at.wrapping_mul(7) ^ (at >> 8)) as u8
 }

@@ -4,6 +4,7 @@
 //! [`Poller`]: crate::runtime::Poller
 
 mod app;
+pub mod chaos;
 mod faults;
 mod garbage;
 mod nic;

@@ -29,9 +29,7 @@ impl Endpoint {
 
     /// Sets whether a socket takes requests. If not, its port looks closed to them.
     pub fn set_server(&mut self, socket: SocketKey, accepts: bool) {
-        if let Some(socket) = self.sockets.get_mut(socket) {
-            socket.accepts = accepts;
-        }
+        self.sockets.set_server(socket, accepts);
     }
 
     pub fn port(&self, socket: SocketKey) -> Option<u16> {
@@ -70,7 +68,7 @@ impl Endpoint {
     ) -> Result<(RpcKey, RpcId), Error> {
         let port = self.sockets.get(socket).ok_or(Error::BadDescriptor)?.port;
         let len = payload_len(&payload)?;
-        if self.rpcs.is_full() {
+        if !self.may_call() {
             return Err(Error::Exhausted);
         }
         let peer = self.peers.find_or_add(now, to.ip).ok_or(Error::Exhausted)?;

@@ -4,13 +4,13 @@ use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
 use crate::homa::event::{Notify, RpcKey};
 use crate::homa::mutant::{self, Mutant};
-use crate::homa::peer::{Link, Peer};
+use crate::homa::peer::{Link, Peer, Sign};
 use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{self as wire, Ack, Common, Cutoffs, Data, Grant, Packet, Resend, RpcId};
 
-use super::{Body, Control, Endpoint, Verdict, finished_name};
+use super::{Body, Control, Endpoint, Verdict, finished_name, id_count, is_drawn};
 
 /// Where a packet comes from and which RPC it is for.
 #[derive(Clone, Copy)]
@@ -230,9 +230,18 @@ impl Endpoint {
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
     fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
         let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
+        let sign = match theirs {
+            0 => self.sign_of_life(arrival, key),
+            _ => Sign::Unclear,
+        };
         let peer = self.peers.get_mut(key);
         let may_tell = theirs != ours && peer.may_send_cutoffs(tick);
-        if peer.on_version(arrival.now, theirs, ours, self.params.restart_after) {
+        let restarted =
+            peer.on_version(arrival.now, (theirs, ours), sign, self.params.restart_after);
+        if !arrival.id.is_client() && is_drawn(arrival.id) {
+            peer.on_life(id_count(arrival.id), restarted);
+        }
+        if restarted {
             self.stats.restarts += 1;
             self.end_servers_of(arrival.now, key);
         }
@@ -242,6 +251,25 @@ impl Endpoint {
                 common: arrival.answer(),
                 body: Body::Cutoffs,
             });
+        }
+    }
+
+    /// What a packet that knows nothing of our cutoffs says about its sender.
+    #[cold]
+    fn sign_of_life(&self, arrival: &Arrival, peer: Key<Peer>) -> Sign {
+        let peer = self.peers.get(peer);
+        if !arrival.id.is_client() {
+            // The Linux module counts from 2 on in each life, so its ids tell nothing.
+            return match is_drawn(arrival.id) {
+                true => peer.sign_of(id_count(arrival.id)),
+                false => Sign::Unclear,
+            };
+        }
+        // Had we asked once it knew our cutoffs, that life would have named them.
+        let rpc = self.find(arrival).and_then(|key| self.rpcs.get(key));
+        match rpc.and_then(Rpc::asked_at) {
+            Some(at) if peer.uses_ours_since < Some(at) => Sign::Unclear,
+            Some(_) | None => Sign::Late,
         }
     }
 

@@ -444,15 +444,29 @@ impl Endpoint {
 /// `hash` as in [`Endpoint::server_hash`], `place` as in [`Peer::place`](crate::homa::peer::Peer).
 #[inline]
 fn finished_name(id: RpcId, hash: u64, port: u16, incarnation: u32, place: u64) -> Name {
-    // The Linux module counts ids up by two from 2 on; ours have their count above the slot.
-    let count = match id.0 >> (2 * SLOT_BITS) {
-        0 => id.0 >> 1,
-        _ => id.0 >> (SLOT_BITS + 1),
-    };
+    // No other life uses ids that were drawn, and a late packet of an earlier one must find them.
+    let incarnation = if is_drawn(id) { 0 } else { incarnation };
     let life = u64::from(port) << 32 | u64::from(incarnation);
     Name {
         hash: hash ^ life.wrapping_mul(MIX),
-        place: place.wrapping_add(count),
+        place: place.wrapping_add(id_count(id)),
+    }
+}
+
+/// Whether an id's count began at a number drawn by chance, as ours does, and not at 2, as that of
+/// the Linux module.
+#[inline]
+fn is_drawn(id: RpcId) -> bool {
+    id.0 >> (2 * SLOT_BITS) != 0
+}
+
+/// What goes up by one from each RPC of a client to the next: the Linux module counts ids up by
+/// two, ours have their count above the slot.
+#[inline]
+fn id_count(id: RpcId) -> u64 {
+    match is_drawn(id) {
+        true => id.0 >> (SLOT_BITS + 1),
+        false => id.0 >> 1,
     }
 }
 

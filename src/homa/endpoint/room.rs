@@ -3,7 +3,7 @@
 use crate::homa::event::{Payload, RpcKey, RunKey};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::pool::BPAGE_LEN;
-use crate::homa::rpc::State;
+use crate::homa::rpc::{Rpc, State};
 use crate::time::Instant;
 use crate::wire::homa::MAX_MESSAGE_LEN;
 
@@ -15,6 +15,19 @@ impl Endpoint {
     pub(super) fn may_serve(&self) -> bool {
         let servers_max = self.params.rpcs_max - self.params.rpcs_max / 4;
         self.server_count < servers_max && !self.rpcs.is_full()
+    }
+
+    /// Whether one more call of ours may start. While a socket takes requests some slots are left for
+    /// them, or else hosts whose calls fill all slots would wait for each other.
+    pub(super) fn may_call(&self) -> bool {
+        /// Of so many slots one is left.
+        const SHARE: u32 = 32;
+        let left = match self.sockets.has_server() {
+            true => self.params.rpcs_max.div_ceil(SHARE) as usize,
+            false => 0,
+        };
+        let calls = self.rpcs.len() - self.server_count as usize;
+        !self.rpcs.is_full() && calls + left < self.params.rpcs_max as usize
     }
 
     /// Most are acknowledged in the end: those before the first living one leave the list.
@@ -36,9 +49,17 @@ impl Endpoint {
         /// RPCs looked at, at most.
         const LOOKS_MAX: usize = 64;
         self.trim_unacked();
-        let fits = |key: &RpcKey| match self.rpcs.get(*key).map(|rpc| &rpc.state) {
-            Some(State::Replying(out)) => is_fit(out),
-            Some(_) | None => false,
+        let fits = |key: &RpcKey| {
+            self.rpcs.get(*key).is_some_and(|rpc| match &rpc.state {
+                State::Replying(out) => is_fit(out) && !self.waits_for_room(rpc),
+                State::Sending(_)
+                | State::Receiving(..)
+                | State::Done(_)
+                | State::Incoming(_)
+                | State::Requested(_)
+                | State::InService
+                | State::Moving => false,
+            })
         };
         let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
         let Some(key) = found.and_then(|place| self.unacked.remove(place)) else {
@@ -47,6 +68,13 @@ impl Endpoint {
         self.stats.unacked += 1;
         self.end(now, key);
         true
+    }
+
+    /// Whether a client said not long ago that it lives: it has no room yet for the response.
+    fn waits_for_room(&self, rpc: &Rpc) -> bool {
+        let is_busy = rpc.ask_interval > self.params.resend_interval_ticks;
+        let silent = self.wheel.tick().wrapping_sub(rpc.heard_tick);
+        is_busy && silent < self.params.timeout_ticks / 2
     }
 
     /// A run for a new message; if pages are short, one that clients do not acknowledge anyway.

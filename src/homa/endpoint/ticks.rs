@@ -84,8 +84,10 @@ impl Endpoint {
             State::Incoming(message) if rpc.is_waiting() || message.has_all_granted() => {
                 return self.look_at_held(now, key);
             }
-            // Rule TM-02: nothing is owed to us.
-            State::Receiving(_, message) => (true, message.has_all_granted()),
+            State::Receiving(_, message) if message.has_all_granted() => {
+                return self.look_at_ungranted(key);
+            }
+            State::Receiving(..) => (true, false),
             State::Incoming(_) => (true, false),
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
@@ -135,6 +137,19 @@ impl Endpoint {
         Look::Again(self.params.timeout_ticks / 4)
     }
 
+    /// Rule TM-02: a response waits for grants of ours, so nothing is owed to us. As above, its
+    /// server hears that we live.
+    fn look_at_ungranted(&mut self, key: RpcKey) -> Look {
+        let tick = self.wheel.tick();
+        if let Some(rpc) = self.rpcs.get_mut(key)
+            && tick.wrapping_sub(rpc.asked_tick) >= self.params.timeout_ticks / 4
+        {
+            rpc.asked_tick = tick;
+            self.queue_control(key, Body::Busy);
+        }
+        self.restart_silence(key)
+    }
+
     /// Whether an RPC, if it waits for pages, has done so for too long. Its client fails; a server
     /// says nothing of it any more, so that its client does.
     pub(super) fn has_waited_out(&self, key: RpcKey) -> bool {
@@ -165,6 +180,10 @@ impl Endpoint {
         let wait = first.max(rpc.ask_interval.saturating_sub(since_asked));
         if wait > 0 {
             return Look::Again(wait.min(left));
+        }
+        if silent > rpc.ask_interval {
+            // Whoever was busy did not answer: it was lost, and long pauses are for the living.
+            rpc.ask_interval = self.params.resend_interval_ticks;
         }
         let (peer, interval) = (rpc.peer, rpc.ask_interval);
         if !self

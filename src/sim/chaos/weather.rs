@@ -1,0 +1,153 @@
+//! What happens to hosts and ways, and when; and so which RPCs may fail.
+
+use crate::rng::Rng;
+use crate::sim::chaos::{Fault, Shape};
+use crate::time::{Duration, Instant};
+
+/// How long after some trouble an RPC may still fail of it: a timeout of 100 ms, the waits between
+/// RESENDs, and the time that an answer takes.
+const AFTERMATH: Duration = Duration::millis(250);
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Frames of the first host do not reach the second.
+    Cut(usize, usize),
+    Heal(usize, usize),
+    /// No frame reaches the host or leaves it.
+    LinkDown(usize),
+    LinkUp(usize),
+    /// Its loop stands still until then.
+    Freeze(usize, Instant),
+    Restart(usize),
+}
+
+/// A span in which a host, or the way between two, does not work as it should.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    hosts: (usize, usize),
+    start: Instant,
+    end: Instant,
+}
+
+/// All that happens in a run, in order.
+#[derive(Debug, Default)]
+pub struct Weather {
+    pub acts: Vec<(Instant, Act)>,
+    troubles: Vec<Trouble>,
+}
+
+impl Weather {
+    /// Draws what happens until `end`, when all is well again.
+    pub fn draw(shape: &Shape, end: Instant, rng: &mut Rng) -> Self {
+        let mut weather = Self::default();
+        let hosts = u64::from(shape.hosts);
+        let mut some = |weather: &mut Self, fault, draw: fn(&mut Self, Spell)| {
+            let count = if shape.faults.has(fault) {
+                1 + rng.below(3)
+            } else {
+                0
+            };
+            for _ in 0..count {
+                let start = Instant(rng.below(end.0));
+                let host = rng.below(hosts) as usize;
+                let other = (host as u64 + 1 + rng.below(hosts - 1)) % hosts;
+                let spell = Spell {
+                    host,
+                    other: other as usize,
+                    start,
+                    end,
+                    rng: Rng::new(rng.next_u64()),
+                };
+                draw(weather, spell);
+            }
+        };
+        some(&mut weather, Fault::Partition, Self::partition);
+        some(&mut weather, Fault::OneWay, Self::one_way);
+        some(&mut weather, Fault::Flap, Self::flap);
+        some(&mut weather, Fault::Freeze, Self::freeze);
+        some(&mut weather, Fault::Restart, Self::restart);
+        weather.acts.sort_by_key(|&(at, _)| at);
+        weather
+    }
+
+    /// Whether an RPC that two hosts had from `start` to `end` may have found no way.
+    ///
+    /// Its server may have given it up long before its client asks anew for what is missing.
+    pub fn excuses(&self, one: usize, other: usize, (start, end): (Instant, Instant)) -> bool {
+        self.troubles.iter().any(|trouble| {
+            let (a, b) = trouble.hosts;
+            let concerns = match a == b {
+                true => one == a || other == a,
+                false => (one, other) == (a, b) || (one, other) == (b, a),
+            };
+            concerns && trouble.start <= end && start <= trouble.end + AFTERMATH
+        })
+    }
+
+    fn trouble(&mut self, hosts: (usize, usize), start: Instant, end: Instant) {
+        self.troubles.push(Trouble { hosts, start, end });
+    }
+
+    fn partition(&mut self, mut spell: Spell) {
+        let (start, end, ways) = (spell.start, spell.until(20, 400), spell.ways());
+        for (from, to) in [ways, (ways.1, ways.0)] {
+            self.acts.push((start, Act::Cut(from, to)));
+            self.acts.push((end, Act::Heal(from, to)));
+        }
+        self.trouble(ways, start, end);
+    }
+
+    fn one_way(&mut self, mut spell: Spell) {
+        let (start, end, ways) = (spell.start, spell.until(20, 400), spell.ways());
+        self.acts.push((start, Act::Cut(ways.0, ways.1)));
+        self.acts.push((end, Act::Heal(ways.0, ways.1)));
+        self.trouble(ways, start, end);
+    }
+
+    /// A link that comes and goes.
+    fn flap(&mut self, mut spell: Spell) {
+        let (host, start) = (spell.host, spell.start);
+        for _ in 0..1 + spell.rng.below(6) {
+            self.acts.push((spell.start, Act::LinkDown(host)));
+            spell.start = spell.until(1, 30);
+            self.acts.push((spell.start, Act::LinkUp(host)));
+            spell.start = spell.until(1, 20);
+        }
+        self.trouble((host, host), start, spell.start);
+    }
+
+    fn freeze(&mut self, mut spell: Spell) {
+        let (host, start, end) = (spell.host, spell.start, spell.until(50, 300));
+        self.acts.push((start, Act::Freeze(host, end)));
+        self.trouble((host, host), start, end);
+    }
+
+    fn restart(&mut self, spell: Spell) {
+        let (host, start) = (spell.host, spell.start);
+        self.acts.push((start, Act::Restart(host)));
+        self.trouble((host, host), start, start);
+    }
+}
+
+/// Where and when one trouble begins.
+struct Spell {
+    host: usize,
+    other: usize,
+    start: Instant,
+    /// Of all trouble.
+    end: Instant,
+    rng: Rng,
+}
+
+impl Spell {
+    fn ways(&self) -> (usize, usize) {
+        (self.host, self.other)
+    }
+
+    /// A time so many milliseconds after the start, but not after all trouble.
+    fn until(&mut self, least: u64, most: u64) -> Instant {
+        let span = Duration::micros(1000 * least + self.rng.below(1000 * (most - least)));
+        (self.start + span).min(self.end)
+    }
+}
