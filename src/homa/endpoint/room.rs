@@ -74,7 +74,7 @@ impl Endpoint {
     fn waits_for_room(&self, rpc: &Rpc) -> bool {
         let is_busy = rpc.ask_interval > self.params.resend_interval_ticks;
         let silent = self.wheel.tick().wrapping_sub(rpc.heard_tick);
-        is_busy && silent < self.params.timeout_ticks / 2
+        is_busy && silent < self.params.timeout_ticks
     }
 
     /// A run for a new message; if pages are short, one that clients do not acknowledge anyway.
