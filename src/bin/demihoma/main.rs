@@ -1,9 +1,10 @@
-//! The program `demihoma`: measures the library on the machine it runs on.
+//! The program `demihoma`: measures the library, and tries it in simulated networks.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod failure;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,9 @@ enum Command {
     /// Measures speed, beside what bare DPDK does in the same run.
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Runs the transport over networks that only exist in memory, in virtual time.
+    #[command(subcommand)]
+    Sim(sim::Command),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(command) => command.run(),
+        Command::Sim(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -487,6 +487,9 @@ impl Endpoint {
                 && !mutant::is_on(Mutant::AckOfMissingBytes)
         });
         match missing {
+            Some(key) if self.rpcs.get(key).is_some_and(Rpc::is_waiting) => {
+                self.tell_waiting(key);
+            }
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
             Some(key) => {
                 let (tick, most) = (self.wheel.tick(), self.params.resends_per_peer_tick);

@@ -1,5 +1,7 @@
 //! Peers, links and users at their worst moments, packet by packet.
 
+mod found;
+
 use super::*;
 use crate::addr::{LinkId, Meta};
 use crate::homa::event::{Outcome, RunKey, SocketKey};
@@ -266,7 +268,8 @@ fn a_response_that_waits_for_pages_is_not_asked_for_but_its_server_hears_of_us()
         let _ = hand.packet(id.0 | 1, &Packet::NeedAck);
         names.extend(hand.sent());
     }
-    assert!((5..20).contains(&names.len()), "{names:?}");
+    // Every other NEED_ACK is answered.
+    assert!((5..110).contains(&names.len()), "{names:?}");
     assert!(names.iter().all(|&name| name == "BUSY"), "{names:?}");
     hand.homa.release(hand.now, run);
     // Rule PL-18. The window is more than a page.

@@ -137,6 +137,18 @@ impl Endpoint {
         Look::Again(self.params.timeout_ticks / 4)
     }
 
+    /// A server asks for an ack of a response that waits for pages. If it is short of slots it gives
+    /// up who says nothing, so it hears that we live, though not each time.
+    pub(super) fn tell_waiting(&mut self, key: RpcKey) {
+        let tick = self.wheel.tick();
+        if let Some(rpc) = self.rpcs.get_mut(key)
+            && tick.wrapping_sub(rpc.heard_tick) >= self.params.request_ack_ticks
+        {
+            rpc.heard_tick = tick;
+            self.queue_control(key, Body::Busy);
+        }
+    }
+
     /// Rule TM-02: a response waits for grants of ours, so nothing is owed to us. As above, its
     /// server hears that we live.
     fn look_at_ungranted(&mut self, key: RpcKey) -> Look {
@@ -175,17 +187,17 @@ impl Endpoint {
         if !asks {
             return Look::Again(left);
         }
+        if silent > rpc.ask_interval {
+            // Who was busy has not answered: long pauses are for the living.
+            rpc.ask_interval = self.params.resend_interval_ticks;
+        }
         let first = self.params.resend_ticks.saturating_sub(silent);
         let since_asked = tick.wrapping_sub(rpc.asked_tick);
         let wait = first.max(rpc.ask_interval.saturating_sub(since_asked));
         if wait > 0 {
             return Look::Again(wait.min(left));
         }
-        if silent > rpc.ask_interval {
-            // Whoever was busy did not answer: it was lost, and long pauses are for the living.
-            rpc.ask_interval = self.params.resend_interval_ticks;
-        }
-        let (peer, interval) = (rpc.peer, rpc.ask_interval);
+        let peer = rpc.peer;
         if !self
             .peers
             .get_mut(peer)
@@ -194,7 +206,7 @@ impl Endpoint {
             return Look::Again(1);
         }
         self.ask_for_missing(key);
-        Look::Again(interval.min(left))
+        Look::Again(self.params.resend_interval_ticks.min(left))
     }
 
     /// Sends a RESEND for each stretch that is missing, or for everything if nothing came.
