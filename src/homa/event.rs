@@ -36,17 +36,25 @@ pub enum Notify {
     Delivered(u64),
 }
 
-/// What happened, in order.
+/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A whole request arrived; `Endpoint::take` gives it.
     Request { socket: SocketKey, rpc: RpcKey },
-    /// A client RPC ended; `Endpoint::take` gives its response or its error. `tag` as in
-    /// `Endpoint::send_request`.
-    Done {
+    /// A client RPC is over: its response is here, and the server will be told. The message's
+    /// bytes are the user's. `tag` as in `Endpoint::send_request`.
+    Response {
         socket: SocketKey,
-        rpc: RpcKey,
         tag: u64,
+        message: Message,
+    },
+    /// A client RPC is over without a response.
+    Failed {
+        socket: SocketKey,
+        tag: u64,
+        id: RpcId,
+        peer: Addr,
+        error: Error,
     },
     /// As asked for by [`Notify`]: the bytes are the user's again, or will never be sent.
     Released { tag: u64, result: Result<(), Error> },
@@ -65,15 +73,4 @@ pub struct Message {
     pub peer: Addr,
     /// The one byte stands for nothing, see [`Payload::EmptyReply`].
     pub empty_reply: bool,
-}
-
-/// How a client RPC ended, or that a request came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The RPC is now in service: it ends with `Endpoint::send_response`.
-    Request(Message),
-    /// The RPC is gone.
-    Response(Message),
-    /// The RPC is gone.
-    Failed { id: RpcId, peer: Addr, error: Error },
 }

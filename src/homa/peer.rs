@@ -127,6 +127,13 @@ impl Peer {
         self.used_at = now;
     }
 
+    /// An RPC with it is over.
+    #[inline]
+    pub fn on_rpc_over(&mut self, now: Instant) {
+        self.rpc_count -= 1;
+        self.used_at = now;
+    }
+
     /// Whether CUTOFFS may be sent now: once a tick.
     pub fn may_send_cutoffs(&mut self, tick: u32) -> bool {
         self.cutoffs_sent_tick.replace(tick) != Some(tick)

@@ -1,7 +1,5 @@
 //! One RPC, as one of its two sides sees it.
 
-use crate::addr::Addr;
-use crate::error::Error;
 use crate::homa::event::{RunKey, SocketKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
@@ -15,11 +13,11 @@ pub struct Rpc {
     /// As this side knows it: even at the client, odd at the server.
     pub id: RpcId,
     pub peer: Key<Peer>,
-    pub peer_addr: Addr,
-    pub socket: SocketKey,
+    pub peer_port: u16,
     /// Of our socket when the RPC began.
     pub port: u16,
-    /// The user's, told when a client RPC is done.
+    pub socket: SocketKey,
+    /// The user's, told when a client RPC is over.
     pub tag: u64,
     /// A server RPC's keyed hash, under which it is filed.
     pub hash: u64,
@@ -38,14 +36,12 @@ pub struct Rpc {
     pub state: State,
 }
 
-/// How far it is. The first three are a client's, the rest a server's.
+/// How far it is. The first two are a client's, the rest a server's.
 #[derive(Debug)]
 pub enum State {
     Sending(MsgOut),
     /// The request is kept: the server may still ask for any part.
     Receiving(MsgOut, MsgIn),
-    /// The user was told, and has not taken the outcome.
-    Done(Result<Whole, Error>),
     Incoming(MsgIn),
     /// The user was told, and has not taken the request.
     Requested(Whole),
@@ -70,7 +66,7 @@ impl Rpc {
     pub fn common(&self) -> Common {
         Common {
             sport: self.port,
-            dport: self.peer_addr.port,
+            dport: self.peer_port,
             id: self.id,
         }
     }
@@ -78,11 +74,7 @@ impl Rpc {
     pub fn msg_out_mut(&mut self) -> Option<&mut MsgOut> {
         match &mut self.state {
             State::Sending(out) | State::Receiving(out, _) | State::Replying(out) => Some(out),
-            State::Done(_)
-            | State::Incoming(_)
-            | State::Requested(_)
-            | State::InService
-            | State::Moving => None,
+            State::Incoming(_) | State::Requested(_) | State::InService | State::Moving => None,
         }
     }
 
@@ -90,7 +82,6 @@ impl Rpc {
         match &mut self.state {
             State::Receiving(_, message) | State::Incoming(message) => Some(message),
             State::Sending(_)
-            | State::Done(_)
             | State::Requested(_)
             | State::InService
             | State::Replying(_)
@@ -105,7 +96,6 @@ impl Rpc {
                 message.place == Place::Waiting
             }
             State::Sending(_)
-            | State::Done(_)
             | State::Requested(_)
             | State::InService
             | State::Replying(_)

@@ -71,15 +71,7 @@ impl Endpoint {
             Packet::Busy => self.on_busy(&arrival),
             Packet::Cutoffs(cutoffs) => self.on_cutoffs(&arrival, cutoffs),
             Packet::NeedAck => self.on_need_ack(&arrival),
-            Packet::Ack(acks) => {
-                let own = Ack {
-                    client_id: arrival.id.peer_side(),
-                    server_port: arrival.port,
-                };
-                self.on_ack(&arrival, own);
-                acks.0.iter().for_each(|ack| self.on_ack(&arrival, *ack));
-                Verdict::Taken
-            }
+            Packet::Ack(acks) => self.on_acks(&arrival, &acks.0),
             Packet::Freeze => {
                 self.stats.freezes += 1;
                 Verdict::Taken
@@ -135,13 +127,10 @@ impl Endpoint {
     ///
     /// Only a live RPC with that very peer is ended, so that a forged notice must guess an id.
     pub fn handle_unreachable(&mut self, now: Instant, to: Addr, id: RpcId, error: Error) {
-        let key = match id.is_client() {
-            true => self.find_client(id),
-            false => self.find_server(id, to),
-        };
-        match key.and_then(|key| self.rpcs.get(key).map(|rpc| (key, rpc.peer_addr))) {
-            Some((key, peer)) if peer == to => self.abort(now, key, error),
-            Some(_) | None => self.stats.unknown_rpc += 1,
+        let peer = self.peers.find(to.ip);
+        match peer.and_then(|peer| self.find_rpc(id, peer, to.port)) {
+            Some(key) => self.abort(now, key, error),
+            None => self.stats.unknown_rpc += 1,
         }
     }
 
@@ -152,13 +141,20 @@ impl Endpoint {
     }
 
     /// The RPC a packet is for, if it comes from that RPC's peer.
+    fn find(&mut self, arrival: &Arrival) -> Option<RpcKey> {
+        let peer = self.peers.find(arrival.from.ip)?;
+        self.find_rpc(arrival.id, peer, arrival.from.port)
+    }
+
+    /// The RPC of that id, if it is one with that socket of that peer.
     #[inline]
-    fn find(&self, arrival: &Arrival) -> Option<RpcKey> {
-        if !arrival.id.is_client() {
-            return self.find_server(arrival.id, arrival.from);
+    fn find_rpc(&self, id: RpcId, peer: Key<Peer>, peer_port: u16) -> Option<RpcKey> {
+        if !id.is_client() {
+            return self.find_server(id, peer, peer_port);
         }
-        let key = self.find_client(arrival.id)?;
-        (self.rpcs.get(key)?.peer_addr == arrival.from).then_some(key)
+        let key = self.find_client(id)?;
+        let rpc = self.rpcs.get(key)?;
+        (rpc.peer == peer && rpc.peer_port == peer_port).then_some(key)
     }
 
     /// The peer a packet comes from, made known if it was not. Its link is asked for at once, so
@@ -194,15 +190,23 @@ impl Endpoint {
             self.on_version(arrival, peer, data.cutoff_version);
         }
         if let Some(ack) = data.ack {
-            self.on_ack(arrival, ack);
+            self.on_ack(arrival.now, peer, ack);
         }
-        let key = match self.find(arrival) {
-            Some(key) => key,
-            None if arrival.id.is_client() => {
+        if arrival.id.is_client() {
+            let Some(key) = self.find_rpc(arrival.id, peer, arrival.from.port) else {
                 self.stats.unknown_rpc += 1;
                 return Verdict::Dropped;
-            }
-            None => match self.start_server(arrival, peer) {
+            };
+            return self.receive(arrival.now, key, data, payload);
+        }
+        let hash = self.server_hash(arrival.id, self.peers.get(peer));
+        let port = arrival.from.port;
+        let key = self.find_hashed(hash, |rpc| {
+            rpc.id == arrival.id && rpc.peer == peer && rpc.peer_port == port
+        });
+        let key = match key {
+            Some(key) => key,
+            None => match self.start_server(arrival, peer, hash) {
                 Ok(key) => key,
                 Err(verdict) => return verdict,
             },
@@ -252,12 +256,17 @@ impl Endpoint {
     }
 
     /// Makes a server RPC for a request that is new.
-    fn start_server(&mut self, arrival: &Arrival, peer: Key<Peer>) -> Result<RpcKey, Verdict> {
+    #[inline]
+    fn start_server(
+        &mut self,
+        arrival: &Arrival,
+        peer: Key<Peer>,
+        hash: u64,
+    ) -> Result<RpcKey, Verdict> {
         let Some(socket) = self.sockets.server_on(arrival.port) else {
             self.stats.unknown_port += 1;
             return Err(Verdict::PortUnreachable);
         };
-        let hash = self.server_hash(arrival.id, arrival.from.ip);
         if self.is_finished(arrival, peer, hash) {
             return Err(Verdict::Dropped);
         }
@@ -269,9 +278,9 @@ impl Endpoint {
         let rpc = Rpc {
             id: arrival.id,
             peer,
-            peer_addr: arrival.from,
-            socket,
+            peer_port: arrival.from.port,
             port: arrival.port,
+            socket,
             tag: 0,
             hash,
             incarnation: self.peers.get(peer).incarnation,
@@ -356,7 +365,7 @@ impl Endpoint {
         };
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
-            let hash = self.server_hash(arrival.id, arrival.from.ip);
+            let hash = self.server_hash(arrival.id, self.peers.get(peer));
             if self.is_finished(arrival, peer, hash) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 return Verdict::Dropped;
@@ -463,17 +472,38 @@ impl Endpoint {
         Verdict::Taken
     }
 
+    /// Takes the acks of an ACK packet: of the RPC it names, and of others.
+    fn on_acks(&mut self, arrival: &Arrival, others: &[Ack]) -> Verdict {
+        let Some(peer) = self.peers.find(arrival.from.ip) else {
+            self.stats.unknown_rpc += 1;
+            return Verdict::Dropped;
+        };
+        let own = Ack {
+            client_id: arrival.id.peer_side(),
+            server_port: arrival.port,
+        };
+        self.on_ack(arrival.now, peer, own);
+        for &ack in others {
+            self.on_ack(arrival.now, peer, ack);
+        }
+        Verdict::Taken
+    }
+
     /// The client has the response: nothing of the RPC is needed any more but its name.
-    fn on_ack(&mut self, arrival: &Arrival, ack: Ack) {
+    #[inline]
+    fn on_ack(&mut self, now: Instant, peer: Key<Peer>, ack: Ack) {
         let id = ack.client_id.peer_side();
-        let key = self.find_acked(id, arrival.from.ip, ack.server_port);
+        let hash = self.server_hash(id, self.peers.get(peer));
+        let key = self.find_hashed(hash, |rpc| {
+            rpc.id == id && rpc.peer == peer && rpc.port == ack.server_port
+        });
         match key.and_then(|key| self.rpcs.get_mut(key).map(|rpc| (key, rpc))) {
             Some((key, rpc)) if matches!(rpc.state, State::Replying(_)) => {
                 if let State::Replying(out) = &mut rpc.state {
                     let notify = std::mem::replace(&mut out.notify, Notify::Never);
                     self.tell_released(notify, Ok(()));
                 }
-                self.end(arrival.now, key);
+                self.end(now, key);
             }
             Some(_) => self.stats.out_of_place += 1,
             None => self.stats.unknown_rpc += 1,

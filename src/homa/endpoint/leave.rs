@@ -18,11 +18,7 @@ impl Endpoint {
         self.control.is_empty()
             && rpcs.all(|(_, rpc)| match rpc.state {
                 State::Sending(_) | State::Receiving(..) | State::Replying(_) => false,
-                State::Done(_)
-                | State::Incoming(_)
-                | State::Requested(_)
-                | State::InService
-                | State::Moving => true,
+                State::Incoming(_) | State::Requested(_) | State::InService | State::Moving => true,
             })
     }
 

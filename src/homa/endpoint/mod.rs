@@ -10,7 +10,7 @@ mod ticks;
 
 use std::collections::VecDeque;
 
-use crate::addr::{Addr, Ip};
+use crate::addr::Ip;
 use crate::counters;
 use crate::error::Error;
 use crate::homa::control::{Body, Control, ControlQueue};
@@ -77,6 +77,8 @@ pub struct Endpoint {
 #[must_use]
 pub enum Verdict {
     Taken,
+    /// It made a message whole.
+    Ready(Event),
     /// It changed nothing; a counter says why.
     Dropped,
     /// Nobody has the port it is for, and its sender should be told.
@@ -264,7 +266,7 @@ impl Endpoint {
                 State::Sending(out) | State::Replying(out) => (Some(out), None),
                 State::Receiving(out, message) => (Some(out), Some(message)),
                 State::Incoming(message) => (None, Some(message)),
-                State::Done(_) | State::Requested(_) | State::InService => continue,
+                State::Requested(_) | State::InService => continue,
                 State::Moving => panic!("an RPC was left between two states"),
             };
             assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
@@ -311,39 +313,29 @@ impl Endpoint {
         (rpc.id == id).then_some(key)
     }
 
-    /// The server RPC that `from` calls by `id`'s other side.
+    /// The server RPC that a client's socket knows as `id`'s other side.
     #[inline]
-    fn find_server(&self, id: RpcId, from: Addr) -> Option<RpcKey> {
-        self.find_hashed(self.server_hash(id, from.ip), id, from)
+    fn find_server(&self, id: RpcId, peer: Key<Peer>, peer_port: u16) -> Option<RpcKey> {
+        let hash = self.server_hash(id, self.peers.get(peer));
+        self.find_hashed(hash, |rpc| {
+            rpc.id == id && rpc.peer == peer && rpc.peer_port == peer_port
+        })
     }
 
+    /// The server RPC filed under `hash` that `is_it` accepts.
     #[inline]
-    fn find_hashed(&self, hash: u64, id: RpcId, from: Addr) -> Option<RpcKey> {
-        let slot = self.servers.find(hash, |slot| {
-            self.rpc_at(slot)
-                .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
-        })?;
-        self.rpcs.key_at(slot)
+    fn find_hashed(&self, hash: u64, is_it: impl Fn(&Rpc) -> bool) -> Option<RpcKey> {
+        let rpcs = &self.rpcs;
+        self.servers.find(hash, |slot| {
+            let (key, rpc) = rpcs.at(slot)?;
+            is_it(rpc).then_some(key)
+        })
     }
 
-    /// As [`Self::find_server`], for acks, which do not name the client's port.
-    fn find_acked(&self, id: RpcId, from: Ip, server_port: u16) -> Option<RpcKey> {
-        let slot = self.servers.find(self.server_hash(id, from), |slot| {
-            self.rpc_at(slot).is_some_and(|rpc| {
-                rpc.id == id && rpc.peer_addr.ip == from && rpc.port == server_port
-            })
-        })?;
-        self.rpcs.key_at(slot)
-    }
-
-    fn rpc_at(&self, slot: u32) -> Option<&Rpc> {
-        self.rpcs.at(slot).map(|(_, rpc)| rpc)
-    }
-
+    /// Acks do not tell the client's port, so it does not count here.
     #[inline]
-    fn server_hash(&self, id: RpcId, from: Ip) -> u64 {
-        // Acks do not tell the client's port, so it is left out here.
-        self.servers.hash(from.0, 0, id.0)
+    fn server_hash(&self, id: RpcId, peer: &Peer) -> u64 {
+        self.servers.hash(peer.place, id.0)
     }
 
     fn queue_control(&mut self, rpc: RpcKey, body: Body) {
@@ -413,8 +405,14 @@ impl Endpoint {
         self.wheel.file_in(key.index(), ticks);
     }
 
-    /// Ends an RPC: it is in no list any more, and what it held is given back.
+    /// Ends an RPC whose message out, if there still is one, is not wanted any more.
     fn end(&mut self, now: Instant, key: RpcKey) {
+        self.end_with(now, key, Error::Canceled);
+    }
+
+    /// Ends an RPC: it is in no list any more, and what it held is given back. Whoever waits for
+    /// the bytes of its message out is told `error`.
+    fn end_with(&mut self, now: Instant, key: RpcKey, error: Error) {
         let Some(rpc) = self.rpcs.remove(key) else {
             return;
         };
@@ -423,33 +421,30 @@ impl Endpoint {
             self.servers.remove(rpc.hash, key.index());
             if rpc.was_handed_over() {
                 let place = self.peers.get(rpc.peer).place;
-                let name =
-                    finished_name(rpc.id, rpc.hash, rpc.peer_addr.port, rpc.incarnation, place);
+                let name = finished_name(rpc.id, rpc.hash, rpc.peer_port, rpc.incarnation, place);
                 self.stats.finished_overflow += u64::from(self.finished.insert(now, name));
             }
         }
-        let peer = self.peers.get_mut(rpc.peer);
-        peer.rpc_count -= 1;
-        peer.used_at = now;
+        self.peers.get_mut(rpc.peer).on_rpc_over(now);
         self.outgoing.unfile(key);
         match rpc.state {
-            State::Sending(out) | State::Replying(out) => self.drop_out(now, out),
+            State::Sending(out) | State::Replying(out) => self.drop_out(now, out, error),
             State::Receiving(out, message) => {
                 // First it waits for pages no more: those of the request may come free.
                 self.drop_in(now, key, message);
-                self.drop_out(now, out);
+                self.drop_out(now, out, error);
             }
             State::Incoming(message) => self.drop_in(now, key, message),
-            State::Done(Ok(whole)) | State::Requested(whole) => {
+            State::Requested(whole) => {
                 self.release(now, whole.run);
             }
-            State::Done(Err(_)) | State::InService | State::Moving => {}
+            State::InService | State::Moving => {}
         }
     }
 
     /// Gives back what an outgoing message held.
-    fn drop_out(&mut self, now: Instant, out: MsgOut) {
-        self.tell_released(out.notify, Err(Error::Canceled));
+    fn drop_out(&mut self, now: Instant, out: MsgOut, error: Error) {
+        self.tell_released(out.notify, Err(error));
         self.drop_payload(now, out.payload);
     }
 

@@ -1,13 +1,16 @@
 //! Messages as they come in: pages for them, their bytes, and the end of it.
 
-use crate::homa::event::{Event, Notify, RpcKey, RunKey};
+use crate::addr::Addr;
+use crate::homa::event::{Event, Message, Notify, RpcKey, RunKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
+use crate::homa::peer::{Peer, SAVED_ACKS_MAX};
 use crate::homa::rpc::{Rpc, State, Whole};
+use crate::slots::Key;
 use crate::time::Instant;
-use crate::wire::homa::{Data, Resend};
+use crate::wire::homa::{Ack, Common, Data, Resend};
 
-use super::{Body, Endpoint, Verdict, waiter};
+use super::{Body, Control, Endpoint, Verdict, waiter};
 
 impl Endpoint {
     /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
@@ -34,7 +37,7 @@ impl Endpoint {
                 }
                 self.start_receiving(now, key, data, payload.len());
             }
-            State::Done(_) | State::Requested(_) | State::InService | State::Replying(_) => {
+            State::Requested(_) | State::InService | State::Replying(_) => {
                 self.stats.duplicates += 1;
                 return Verdict::Dropped;
             }
@@ -71,10 +74,8 @@ impl Endpoint {
         if let Some((offset, _)) = self.pool.place(run) {
             self.region.write(offset as usize, payload);
         }
-        self.outgoing.unfile(key);
         let empty_reply = data.empty_reply && payload.len() == 1;
-        self.complete(now, key, Whole { run, empty_reply });
-        Verdict::Taken
+        self.complete(now, key, Whole { run, empty_reply })
     }
 
     fn set_state(&mut self, key: RpcKey, state: State) {
@@ -175,42 +176,97 @@ impl Endpoint {
             if let Some(grantee) = message.grantee {
                 self.grants.on_gone(grantee);
             }
-            self.complete(now, key, whole);
+            return self.complete(now, key, whole);
         }
         Verdict::Taken
     }
 
     /// A message is whole: the user is told.
-    fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) {
+    #[inline]
+    fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) -> Verdict {
         let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
+            return Verdict::Dropped;
         };
-        let (socket, tag) = (rpc.socket, rpc.tag);
         if rpc.id.is_client() {
-            match std::mem::replace(&mut rpc.state, State::Done(Ok(whole))) {
-                State::Sending(mut out) | State::Receiving(mut out, _) => {
-                    // The response shows that the server had the whole request.
-                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
-                    self.tell_released(notify, Ok(()));
-                    self.drop_payload(now, out.payload);
-                }
-                State::Done(_)
-                | State::Incoming(_)
-                | State::Requested(_)
-                | State::InService
-                | State::Replying(_)
-                | State::Moving => {}
+            return self.end_with_response(now, key, whole);
+        }
+        rpc.state = State::Requested(whole);
+        self.stats.requests_in += 1;
+        Verdict::Ready(Event::Request {
+            socket: rpc.socket,
+            rpc: key,
+        })
+    }
+
+    /// The response is whole: nothing of the RPC is needed any more, and a later packet will tell
+    /// the server so. Rule PE-07.
+    #[inline]
+    fn end_with_response(&mut self, now: Instant, key: RpcKey, whole: Whole) -> Verdict {
+        let Some((offset, len)) = self.pool.place(whole.run) else {
+            return Verdict::Dropped;
+        };
+        let Some(rpc) = self.rpcs.remove(key) else {
+            return Verdict::Dropped;
+        };
+        let peer = self.peers.get_mut(rpc.peer);
+        peer.on_rpc_over(now);
+        let message = Message {
+            run: whole.run,
+            offset,
+            len,
+            rpc: key,
+            id: rpc.id,
+            peer: Addr::new(peer.ip, rpc.peer_port),
+            empty_reply: whole.empty_reply,
+        };
+        let ack = Ack {
+            client_id: rpc.id,
+            server_port: rpc.peer_port,
+        };
+        if peer.save_ack(ack).is_err() {
+            self.send_acks(rpc.peer, rpc.common());
+        }
+        let (socket, tag) = (rpc.socket, rpc.tag);
+        if let State::Sending(out) | State::Receiving(out, _) = rpc.state {
+            if !out.is_one_packet() {
+                self.outgoing.unfile(key);
             }
-            self.stats.responses += 1;
-            self.events.push_back(Event::Done {
-                socket,
-                rpc: key,
-                tag,
-            });
-        } else {
-            rpc.state = State::Requested(whole);
-            self.stats.requests_in += 1;
-            self.events.push_back(Event::Request { socket, rpc: key });
+            // The response shows that the server had the whole request.
+            self.tell_released(out.notify, Ok(()));
+            self.drop_payload(now, out.payload);
+        }
+        self.stats.responses += 1;
+        Verdict::Ready(Event::Response {
+            socket,
+            tag,
+            message,
+        })
+    }
+
+    /// Sends the ack that found no room, and saved ones so that the next finds some.
+    #[cold]
+    fn send_acks(&mut self, peer: Key<Peer>, common: Common) {
+        self.queue(Control {
+            peer,
+            common,
+            body: Body::Ack,
+        });
+        // Each ACK packet names one RPC in its header and takes up to five of the saved acks.
+        const { assert!(SAVED_ACKS_MAX == 16) };
+        for _ in 0..2 {
+            if let Some(ack) = self.peers.get_mut(peer).take_ack() {
+                let (id, dport) = (ack.client_id, ack.server_port);
+                let common = Common {
+                    id,
+                    dport,
+                    ..common
+                };
+                self.queue(Control {
+                    peer,
+                    common,
+                    body: Body::Ack,
+                });
+            }
         }
     }
 

@@ -89,9 +89,7 @@ impl Endpoint {
             State::Incoming(_) => (true, false),
             State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
             State::Replying(out) => (false, out.is_sendable()),
-            State::Done(_) | State::Requested(_) | State::InService | State::Moving => {
-                return Look::Done;
-            }
+            State::Requested(_) | State::InService | State::Moving => return Look::Done,
         };
         if ours {
             return self.restart_silence(key);
