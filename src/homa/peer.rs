@@ -194,7 +194,7 @@ impl Peers {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, ip: Ip) -> Option<Key<Peer>> {
         if let Some((last_ip, key)) = self.last
             && last_ip == ip
@@ -207,7 +207,7 @@ impl Peers {
     }
 
     /// The peer at `ip`, made known if it was not; `None` if the table is full of busy ones.
-    #[inline]
+    #[inline(always)]
     pub fn find_or_add(&mut self, now: Instant, ip: Ip) -> Option<Key<Peer>> {
         if let Some(key) = self.find(ip) {
             return Some(key);

@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, len: u32) -> Option<Key<Run>> {
         if self.runs.is_full() {
             return None;
@@ -109,7 +109,7 @@ impl Pool {
     }
 
     /// Where a run's bytes lie: offset in the region, length.
-    #[inline]
+    #[inline(always)]
     pub fn place(&self, run: Key<Run>) -> Option<(u32, u32)> {
         self.runs.get(run).map(|run| (run.offset, run.len))
     }
@@ -181,7 +181,7 @@ impl Pool {
         self.pages() * BPAGE_LEN
     }
 
-    #[inline]
+    #[inline(always)]
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
         let partial = self.partial.as_mut()?;
         if self.users[partial.page as usize] == 0 {

@@ -45,7 +45,7 @@ impl Arrival {
 
 impl Endpoint {
     /// Takes one Homa packet, as the IP header cut it.
-    #[inline]
+    #[inline(always)]
     pub fn handle_packet(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         self.stats.packets_in += 1;
         match wire::parse_data(packet) {
@@ -57,6 +57,8 @@ impl Endpoint {
     }
 
     /// Takes a packet that is no DATA.
+    #[cold]
+    #[inline(never)]
     fn on_other(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         let Ok((common, packet)) = wire::parse(packet) else {
             self.stats.malformed += 1;
@@ -147,7 +149,7 @@ impl Endpoint {
     }
 
     /// The RPC of that id, if it is one with that socket of that peer.
-    #[inline]
+    #[inline(always)]
     fn find_rpc(&self, id: RpcId, peer: Key<Peer>, peer_port: u16) -> Option<RpcKey> {
         if !id.is_client() {
             return self.find_server(id, peer, peer_port);
@@ -159,7 +161,7 @@ impl Endpoint {
 
     /// The peer a packet comes from, made known if it was not. Its link is asked for at once, so
     /// that the answer finds it.
-    #[inline]
+    #[inline(always)]
     fn sender(&mut self, arrival: &Arrival) -> Option<Key<Peer>> {
         let Some(key) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
             self.stats.peers_full += 1;
@@ -173,6 +175,7 @@ impl Endpoint {
         Some(key)
     }
 
+    #[inline(always)]
     fn on_data(&mut self, arrival: &Arrival, data: &Data, payload: &[u8]) -> Verdict {
         if !data.fits(payload.len()) {
             self.stats.bad_data += 1;
@@ -227,6 +230,8 @@ impl Endpoint {
     }
 
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
+    #[cold]
+    #[inline(never)]
     fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
         let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
         let peer = self.peers.get_mut(key);
@@ -245,7 +250,7 @@ impl Endpoint {
     }
 
     /// Whether a packet is a late one for a server RPC that is over; `hash` is the RPC's.
-    #[inline]
+    #[inline(always)]
     fn is_finished(&mut self, arrival: &Arrival, peer: Key<Peer>, hash: u64) -> bool {
         let peer = self.peers.get(peer);
         let (port, incarnation) = (arrival.from.port, peer.incarnation);
@@ -256,7 +261,7 @@ impl Endpoint {
     }
 
     /// Makes a server RPC for a request that is new.
-    #[inline]
+    #[inline(always)]
     fn start_server(
         &mut self,
         arrival: &Arrival,
@@ -490,7 +495,7 @@ impl Endpoint {
     }
 
     /// The client has the response: nothing of the RPC is needed any more but its name.
-    #[inline]
+    #[inline(always)]
     fn on_ack(&mut self, now: Instant, peer: Key<Peer>, ack: Ack) {
         let id = ack.client_id.peer_side();
         let hash = self.server_hash(id, self.peers.get(peer));

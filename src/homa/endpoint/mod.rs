@@ -294,6 +294,7 @@ impl Endpoint {
     }
 
     /// Bytes of payload in a full packet to `ip`.
+    #[inline(always)]
     fn cut_for(&self, ip: Ip) -> Cut {
         /// An IPv6 header is so much longer than an IPv4 one.
         const V6_EXTRA: u16 = 20;
@@ -306,7 +307,7 @@ impl Endpoint {
     }
 
     /// The client RPC that `id` names.
-    #[inline]
+    #[inline(always)]
     fn find_client(&self, id: RpcId) -> Option<RpcKey> {
         let slot = (id.0 >> 1) as u32 & ((1 << SLOT_BITS) - 1);
         let (key, rpc) = self.rpcs.at(slot)?;
@@ -314,7 +315,7 @@ impl Endpoint {
     }
 
     /// The server RPC that a client's socket knows as `id`'s other side.
-    #[inline]
+    #[inline(always)]
     fn find_server(&self, id: RpcId, peer: Key<Peer>, peer_port: u16) -> Option<RpcKey> {
         let hash = self.server_hash(id, self.peers.get(peer));
         self.find_hashed(hash, |rpc| {
@@ -323,7 +324,7 @@ impl Endpoint {
     }
 
     /// The server RPC filed under `hash` that `is_it` accepts.
-    #[inline]
+    #[inline(always)]
     fn find_hashed(&self, hash: u64, is_it: impl Fn(&Rpc) -> bool) -> Option<RpcKey> {
         let rpcs = &self.rpcs;
         self.servers.find(hash, |slot| {
@@ -333,7 +334,7 @@ impl Endpoint {
     }
 
     /// Acks do not tell the client's port, so it does not count here.
-    #[inline]
+    #[inline(always)]
     fn server_hash(&self, id: RpcId, peer: &Peer) -> u64 {
         self.servers.hash(peer.place, id.0)
     }
@@ -357,6 +358,7 @@ impl Endpoint {
     }
 
     /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
+    #[inline(always)]
     fn file_out(&mut self, key: RpcKey) {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
@@ -397,6 +399,7 @@ impl Endpoint {
         }
     }
 
+    #[inline(always)]
     fn file_timer(&mut self, now: Instant, key: RpcKey, ticks: u32) {
         if self.wheel.is_empty() {
             // Idle time is no silence: the next tick is a whole one away.

@@ -26,7 +26,7 @@ struct Piece {
 }
 
 /// Writes a DATA packet, header and payload, and tells its length.
-#[inline]
+#[inline(always)]
 fn write_data(
     common: &Common,
     cutoff_version: u16,
@@ -77,13 +77,14 @@ impl Endpoint {
     ///
     /// Control packets go first, but never two in a row while there is something else; then
     /// grants, then data in the order of `outgoing`.
-    #[inline]
+    #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         let sent = self.poll_packet(now, room)?;
         self.stats.packets_out += 1;
         Some(sent)
     }
 
+    #[inline(always)]
     fn poll_packet(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         // Strangers can make us answer without end, so messages get every other packet.
         let sent = match std::mem::take(&mut self.was_control) {
@@ -103,6 +104,7 @@ impl Endpoint {
     }
 
     /// The next grant, or else the next packet of a message of ours.
+    #[inline(always)]
     fn poll_message(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         while let Some(decision) = self.grants.poll() {
             if let Some(sent) = self.emit_grant(decision, room) {
@@ -121,6 +123,7 @@ impl Endpoint {
     }
 
     /// Sends the next packet of a message, and moves the message on.
+    #[inline(always)]
     fn emit_new(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
@@ -170,7 +173,7 @@ impl Endpoint {
     }
 
     /// The last byte of a message went out.
-    #[inline]
+    #[inline(always)]
     fn on_sent(&mut self, now: Instant, key: RpcKey, is_client: bool) {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
@@ -204,6 +207,7 @@ impl Endpoint {
         None
     }
 
+    #[inline(never)]
     fn emit_retransmit(&mut self, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let rpc = self.rpcs.get_mut(key)?;
         let (common, peer) = (rpc.common(), self.peers.get(rpc.peer));
@@ -234,6 +238,7 @@ impl Endpoint {
         })
     }
 
+    #[inline(never)]
     fn emit_grant(&mut self, decision: Decision, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
         let rpc = self.rpcs.get_mut(decision.rpc)?;
@@ -256,6 +261,7 @@ impl Endpoint {
         })
     }
 
+    #[inline(never)]
     fn emit_control(&mut self, control: &Control, room: &mut [u8]) -> Option<Sent> {
         let link = self.link_for_control(control.peer)?;
         let stats = &mut self.stats;

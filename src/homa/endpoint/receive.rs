@@ -14,6 +14,7 @@ use super::{Body, Control, Endpoint, Verdict, waiter};
 
 impl Endpoint {
     /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
+    #[inline(always)]
     pub(super) fn receive(
         &mut self,
         now: Instant,
@@ -46,6 +47,7 @@ impl Endpoint {
     }
 
     /// The first packet of a longer message, or of one that finds no room.
+    #[inline(never)]
     fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
         let message = self.start_message(now, key, data, payload_len);
         let Some(rpc) = self.rpcs.get_mut(key) else {
@@ -62,7 +64,7 @@ impl Endpoint {
     }
 
     /// A message of one packet is whole at once: it needs no account of what is missing.
-    #[inline]
+    #[inline(always)]
     fn receive_whole(
         &mut self,
         now: Instant,
@@ -91,6 +93,7 @@ impl Endpoint {
     }
 
     /// Sets up the first packet's message: its pages, and what may come without a grant.
+    #[inline(never)]
     fn start_message(
         &mut self,
         now: Instant,
@@ -134,7 +137,7 @@ impl Endpoint {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn store(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
         let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
             return Verdict::Dropped;
@@ -182,7 +185,7 @@ impl Endpoint {
     }
 
     /// A message is whole: the user is told.
-    #[inline]
+    #[inline(always)]
     fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) -> Verdict {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
@@ -200,7 +203,7 @@ impl Endpoint {
 
     /// The response is whole: nothing of the RPC is needed any more, and a later packet will tell
     /// the server so. Rule PE-07.
-    #[inline]
+    #[inline(always)]
     fn end_with_response(&mut self, now: Instant, key: RpcKey, whole: Whole) -> Verdict {
         let Some((offset, len)) = self.pool.place(whole.run) else {
             return Verdict::Dropped;
