@@ -2,7 +2,7 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::{Notify, RpcKey};
+use crate::homa::event::RpcKey;
 use crate::homa::peer::{Link, Peer};
 use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
@@ -222,7 +222,7 @@ impl Endpoint {
     fn refuse_too_long(&mut self, arrival: &Arrival) -> Verdict {
         self.stats.too_long += 1;
         if let Some(key) = self.find(arrival)
-            && let Some(State::Sending(_)) = self.rpcs.get(key).map(|rpc| &rpc.state)
+            && let Some(State::Sending) = self.rpcs.get(key).map(|rpc| rpc.state)
         {
             self.abort(arrival.now, key, Error::MessageTooLong);
         }
@@ -280,29 +280,20 @@ impl Endpoint {
             return Err(Verdict::Dropped);
         }
         let tick = self.wheel.tick();
-        let rpc = Rpc {
-            id: arrival.id,
-            peer,
-            peer_port: arrival.from.port,
-            port: arrival.port,
-            socket,
-            tag: 0,
-            hash,
-            incarnation: self.peers.get(peer).incarnation,
-            heard_tick: tick,
-            asked_tick: tick,
-            ask_interval: self.params.resend_interval_ticks,
-            need_acks: 0,
-            sent_tick: tick,
-            state: State::Moving,
-        };
-        let Some(key) = self.rpcs.insert(rpc) else {
+        let Some((key, rpc)) = self.rpcs.enter() else {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
+        let (theirs, ours) = ((peer, arrival.from.port), (socket, arrival.port));
+        let ask_interval = self.params.resend_interval_ticks;
+        rpc.begin(arrival.id, theirs, ours, tick, ask_interval);
+        rpc.state = State::Incoming;
+        rpc.hash = hash;
+        let peer = self.peers.get_mut(peer);
+        peer.on_rpc(arrival.now);
+        rpc.incarnation = peer.incarnation;
         self.server_count += 1;
         self.servers.insert(hash, key.index());
-        self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
     }
 
@@ -406,12 +397,12 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
-        let State::Sending(out) = &mut rpc.state else {
+        if rpc.state != State::Sending {
             // Part of the response is here, so the notice is older than the truth.
             self.stats.late_unknowns += 1;
             return Verdict::Dropped;
-        };
-        if out.owe(0..out.sent, priority, tick, interval) {
+        }
+        if rpc.out.owe(0..rpc.out.sent, priority, tick, interval) {
             self.file_out(key);
         }
         Verdict::Taken
@@ -456,8 +447,8 @@ impl Endpoint {
             None
         };
         let missing = key.filter(|&key| {
-            let state = self.rpcs.get(key).map(|rpc| &rpc.state);
-            matches!(state, Some(State::Sending(_) | State::Receiving(..)))
+            let state = self.rpcs.get(key).map(|rpc| rpc.state);
+            matches!(state, Some(State::Sending | State::Receiving))
         });
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
@@ -503,11 +494,9 @@ impl Endpoint {
             rpc.id == id && rpc.peer == peer && rpc.port == ack.server_port
         });
         match key.and_then(|key| self.rpcs.get_mut(key).map(|rpc| (key, rpc))) {
-            Some((key, rpc)) if matches!(rpc.state, State::Replying(_)) => {
-                if let State::Replying(out) = &mut rpc.state {
-                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
-                    self.tell_released(notify, Ok(()));
-                }
+            Some((key, rpc)) if rpc.state == State::Replying => {
+                let notify = std::mem::take(&mut rpc.out.notify);
+                self.tell_released(notify, Ok(()));
                 self.end(now, key);
             }
             Some(_) => self.stats.out_of_place += 1,

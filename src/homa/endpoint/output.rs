@@ -61,6 +61,7 @@ fn write_data(
             region.read((base + skip) as usize + start, payload);
         }
         Payload::EmptyReply => payload.fill(0),
+        Payload::Gone => return None,
     }
     Some((DATA_LEN + end - start) as u16)
 }
@@ -244,7 +245,7 @@ impl Endpoint {
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
-        let message = rpc.msg_in_mut()?;
+        let message = rpc.message.as_mut()?;
         // The sender may have announced more than we counted.
         message.granted = message.granted.max(decision.offset);
         let link = self.link_for_control(peer)?;
