@@ -246,7 +246,7 @@ impl Desk {
 
     /// A result as the application sees it.
     #[inline]
-    pub(super) fn describe(&self, qt: QToken, done: &Done) -> QResult {
+    pub(super) fn describe(&self, qt: QToken, done: Done) -> QResult {
         QResult {
             qd: done.qd,
             qt,

@@ -13,7 +13,7 @@ use super::sockets::check_destination;
 impl Desk {
     /// Starts a call. Its bytes go by reference: the response that completes it proves that the
     /// peer had them all.
-    #[inline]
+    #[inline(always)]
     pub(super) fn call(
         &mut self,
         homa: &mut Endpoint,
@@ -47,7 +47,7 @@ impl Desk {
 
     /// Answers a request that was popped. Short responses are copied, also if no token tells
     /// when: the application may fill the same buffer again at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn reply(
         &mut self,
         homa: &mut Endpoint,

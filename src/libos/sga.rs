@@ -92,7 +92,7 @@ impl Sgas {
     }
 
     /// A received message, of which the application gets to see `len_max` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert_received(
         &mut self,
         homa: &Endpoint,
@@ -109,7 +109,7 @@ impl Sgas {
 
     /// Ends the application's hold; `Invalid` if there is none. Tells what else must be let go:
     /// a received message's run, and the datagram request of that socket which is still open.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, handle: u64) -> Result<Option<Freed>, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
         let held = self.slots.leave(key).ok_or(Error::Invalid)?;
@@ -125,7 +125,7 @@ impl Sgas {
     }
 
     /// As the application sees it; a null one if it was freed, which only its holder can do.
-    #[inline]
+    #[inline(always)]
     pub(super) fn describe(&self, key: SgaKey) -> Sga {
         let handle = SgaHandle(self.handles.number(key));
         let held = self.slots.get(key);
@@ -157,7 +157,7 @@ impl Sgas {
     }
 
     /// The bytes of a view as a message to send: copied if they are not more than `copy_max`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn outgoing(
         &self,
         homa: &Endpoint,
@@ -176,14 +176,14 @@ impl Sgas {
     }
 
     /// The bytes of a view as a message to send, by reference.
-    #[inline]
+    #[inline(always)]
     pub(super) fn shared(&self, view: &SgaView) -> Result<Outgoing, Error> {
         let (held, start) = self.resolve(view)?;
         held.share(start, view.len)
     }
 
     /// Copies the bytes of a view to `out`, as many as fit, and tells how many.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         &self,
         homa: &Endpoint,
@@ -206,7 +206,7 @@ impl Sgas {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn get(&self, handle: u64) -> Result<&Held, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
         self.slots.get(key).ok_or(Error::Invalid)
@@ -214,7 +214,7 @@ impl Sgas {
 
     /// The buffer of a view and where in it the view starts. The view must lie within it and not
     /// be empty.
-    #[inline]
+    #[inline(always)]
     fn resolve(&self, view: &SgaView) -> Result<(&Held, u32), Error> {
         let held = self.get(view.handle)?;
         if view.len > MAX_MESSAGE_LEN {
@@ -252,7 +252,7 @@ impl Held {
     }
 
     /// Copies the bytes from `start` on, which are as many as `out` has, or more.
-    #[inline]
+    #[inline(always)]
     fn read(&self, homa: &Endpoint, start: u32, out: &mut [u8]) {
         let start = start as usize;
         match &self.buf {
@@ -266,7 +266,7 @@ impl Held {
     }
 
     /// A copy of bytes that are within the buffer; `None` if there is no memory for it.
-    #[inline]
+    #[inline(always)]
     fn copy(&self, homa: &Endpoint, buffers: &Buffers, start: u32, len: u32) -> Option<Buf> {
         let mut copy = buffers.alloc(len as usize)?;
         self.read(homa, start, copy.make_mut()?);
@@ -274,7 +274,7 @@ impl Held {
     }
 
     /// A reference to bytes that are within the buffer.
-    #[inline]
+    #[inline(always)]
     fn share(&self, start: u32, len: u32) -> Result<Outgoing, Error> {
         Ok(match &self.buf {
             Some(buf) => {
