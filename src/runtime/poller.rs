@@ -1,7 +1,7 @@
 //! The one place where device, network layer and transport meet.
 
 use crate::addr::{Ip, Meta};
-use crate::device::{Device, NET_ROOM, RX_BURST, TX_BURST};
+use crate::device::{Checksums, Device, NET_ROOM, RX_BURST, TX_BURST};
 use crate::error::Error;
 use crate::homa::{self, Endpoint, Event, Verdict};
 use crate::mem::Region;
@@ -61,22 +61,13 @@ impl<D: Device> Poller<D> {
         })
     }
 
-    /// One turn of the loop: receive, timers, let `app` see what happened, send.
-    ///
-    /// Tells how many frames came in. What `app` sends goes out in the same turn.
+    /// One turn of the loop: receive, timers, send. `app` sees what happened as it happens, and
+    /// what it sends goes out in the same turn. Tells how many frames came in.
     #[inline]
-    pub fn turn_with(&mut self, now: Instant, app: impl FnMut(&mut Endpoint, Event)) -> usize {
-        let received = self.receive(now);
+    pub fn turn_with(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
+        let received = self.receive(now, &mut app);
         self.live(now, received);
         self.tell(app);
-        self.transmit(now);
-        received
-    }
-
-    /// One turn whose events wait for [`Endpoint::poll_event`].
-    pub fn turn(&mut self, now: Instant) -> usize {
-        let received = self.receive(now);
-        self.live(now, received);
         self.transmit(now);
         received
     }
@@ -130,25 +121,19 @@ impl<D: Device> Poller<D> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Instant) -> usize {
+    fn receive(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
         let (net, homa) = (&mut self.net, &mut self.homa);
-        self.device
-            .rx_burst(|frame, rx| match net.ingress(now, frame, rx.checksums) {
-                Some(Ingress::Homa { meta, packet }) => {
-                    if homa.handle_packet(now, &meta, packet) == Verdict::PortUnreachable {
-                        net.port_unreachable(now, &meta, packet);
-                    }
+        self.device.rx_burst(|frame, rx| {
+            if let Some((meta, packet)) = net.ingress_known(now, frame, rx.checksums) {
+                match homa.handle_packet(now, &meta, packet) {
+                    Verdict::Ready(event) => app(homa, event),
+                    Verdict::Taken | Verdict::Dropped => {}
+                    Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
                 }
-                Some(Ingress::Unreachable {
-                    to,
-                    id: Some(id),
-                    reason,
-                    ..
-                }) => {
-                    homa.handle_unreachable(now, to, RpcId(id), unreachable(reason));
-                }
-                Some(Ingress::Unreachable { id: None, .. }) | None => {}
-            })
+            } else if let Some(event) = receive_other(net, homa, now, frame, rx.checksums) {
+                app(homa, event);
+            }
+        })
     }
 
     /// What time brings. While received frames still wait, none passes: a peer is silent only if
@@ -211,7 +196,7 @@ impl<D: Device> Poller<D> {
                 break;
             };
             if let Some(own) = sent.link.as_loopback() {
-                let packet = NET_ROOM..NET_ROOM + usize::from(sent.len);
+                let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
                 self.looped.clear();
                 self.looped.extend_from_slice(&slot[packet]);
                 self.deliver_looped(now, own);
@@ -227,15 +212,44 @@ impl<D: Device> Poller<D> {
     fn deliver_looped(&mut self, now: Instant, own: u8) {
         let Some(ip) = self.net.own(own) else { return };
         let meta = Meta { from: ip, to: ip };
-        if self.homa.handle_packet(now, &meta, &self.looped) == Verdict::PortUnreachable {
-            let parsed = crate::wire::homa::parse(&self.looped);
-            if let Ok((common, _)) = parsed {
-                let to = crate::addr::Addr::new(ip, common.dport);
-                self.homa
-                    .handle_unreachable(now, to, common.id, Error::NotConnected);
+        match self.homa.handle_packet(now, &meta, &self.looped) {
+            Verdict::Taken | Verdict::Dropped => {}
+            Verdict::Ready(event) => self.homa.keep_event(event),
+            Verdict::PortUnreachable => {
+                if let Ok((common, _)) = crate::wire::homa::parse(&self.looped) {
+                    let to = crate::addr::Addr::new(ip, common.dport);
+                    let error = Error::NotConnected;
+                    self.homa.handle_unreachable(now, to, common.id, error);
+                }
             }
         }
     }
+}
+
+/// Takes a frame that is not like most.
+#[cold]
+fn receive_other(
+    net: &mut Stack,
+    homa: &mut Endpoint,
+    now: Instant,
+    frame: &[u8],
+    checksums: Checksums,
+) -> Option<Event> {
+    match net.ingress(now, frame, checksums)? {
+        Ingress::Homa { meta, packet } => match homa.handle_packet(now, &meta, packet) {
+            Verdict::Ready(event) => return Some(event),
+            Verdict::Taken | Verdict::Dropped => {}
+            Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
+        },
+        Ingress::Unreachable {
+            to,
+            id: Some(id),
+            reason,
+            ..
+        } => homa.handle_unreachable(now, to, RpcId(id), unreachable(reason)),
+        Ingress::Unreachable { id: None, .. } => {}
+    }
+    None
 }
 
 fn unreachable(reason: Unreachable) -> Error {

@@ -19,22 +19,18 @@ impl Endpoint {
         let mut runs = Vec::new();
         for (key, rpc) in self.rpcs.iter() {
             self.check_filed(key, rpc);
-            let (out, message) = match &rpc.state {
-                State::Sending(out) | State::Replying(out) => (Some(out), None),
-                State::Receiving(out, message) => (Some(out), Some(message)),
-                State::Incoming(message) => (None, Some(message)),
-                State::Done(Ok(whole)) | State::Requested(whole) => {
-                    runs.push(whole.run);
-                    continue;
-                }
-                State::Done(Err(_)) | State::InService => continue,
-                State::Moving => panic!("an RPC was left between two states"),
-            };
+            if rpc.state == State::Requested {
+                runs.push(rpc.run);
+            }
+            if matches!(rpc.state, State::Requested | State::InService) {
+                assert!(rpc.message.is_none(), "a message in service: {rpc:?}");
+                continue;
+            }
             assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
-            if let Some(out) = out {
+            if let Some(out) = rpc.msg_out() {
                 self.check_out(key, out, &mut runs);
             }
-            if let Some(message) = message {
+            if let Some(message) = &rpc.message {
                 self.check_in(key, message, &mut runs);
                 waiting += usize::from(rpc.is_waiting());
             }
@@ -68,7 +64,7 @@ impl Endpoint {
     fn check_filed(&self, key: RpcKey, rpc: &Rpc) {
         let found = match rpc.id.is_client() {
             true => self.find_client(rpc.id),
-            false => self.find_server(rpc.id, rpc.peer_addr),
+            false => self.find_server(rpc.id, rpc.peer, rpc.peer_port),
         };
         assert_eq!(found, Some(key), "not found by its name: {rpc:?}");
     }

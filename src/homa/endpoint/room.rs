@@ -50,15 +50,9 @@ impl Endpoint {
         const LOOKS_MAX: usize = 64;
         self.trim_unacked();
         let fits = |key: &RpcKey| {
-            self.rpcs.get(*key).is_some_and(|rpc| match &rpc.state {
-                State::Replying(out) => is_fit(out) && !self.waits_for_room(rpc),
-                State::Sending(_)
-                | State::Receiving(..)
-                | State::Done(_)
-                | State::Incoming(_)
-                | State::Requested(_)
-                | State::InService
-                | State::Moving => false,
+            let rpc = self.rpcs.get(*key);
+            rpc.is_some_and(|rpc| {
+                rpc.state == State::Replying && is_fit(&rpc.out) && !self.waits_for_room(rpc)
             })
         };
         let found = self.unacked.iter().take(LOOKS_MAX).position(fits);

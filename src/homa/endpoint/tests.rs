@@ -6,9 +6,9 @@ mod hostile;
 mod identity;
 
 use super::*;
-use crate::addr::{LinkId, Meta};
+use crate::addr::{Addr, LinkId, Meta};
+use crate::homa::Message;
 use crate::homa::event::SocketKey;
-use crate::homa::{Message, Outcome};
 use crate::time::Duration;
 use crate::wire::homa::{self as wire, Ack, Common, Data, Packet, Placement, Resend};
 
@@ -57,7 +57,10 @@ impl Rig {
         let verdict = self.homa.handle_packet(self.now, &meta, &bytes[..len]);
         self.resolve();
         self.homa.check();
-        verdict == Verdict::Taken
+        if let Verdict::Ready(event) = verdict {
+            self.homa.keep_event(event);
+        }
+        !matches!(verdict, Verdict::Dropped | Verdict::PortUnreachable)
     }
 
     fn resolve(&mut self) {
@@ -91,7 +94,7 @@ impl Rig {
         let mut room = [0; 1600];
         let mut outs = Vec::new();
         while let Some(sent) = self.homa.poll_transmit(self.now, &mut room) {
-            let packet = &room[..usize::from(sent.len)];
+            let packet = &room[..usize::from(sent.len.get())];
             let (common, packet) = wire::parse(packet).unwrap();
             outs.push(Out::new(common, &packet));
         }
@@ -103,10 +106,7 @@ impl Rig {
     fn serve(&mut self) -> Option<Message> {
         while let Some(event) = self.homa.poll_event() {
             if let Event::Request { rpc, .. } = event {
-                match self.homa.take(self.now, rpc) {
-                    Some(Outcome::Request(message)) => return Some(message),
-                    outcome => panic!("{outcome:?}"),
-                }
+                return Some(self.homa.take(rpc).expect("a request that is there"));
             }
         }
         None
@@ -152,16 +152,13 @@ impl Rig {
     /// How the only client RPC that is done ended.
     fn outcome(&mut self) -> Option<Result<u32, Error>> {
         let event = self.homa.poll_event()?;
-        let Event::Done { rpc, .. } = event else {
-            panic!("{event:?}");
-        };
-        match self.homa.take(self.now, rpc)? {
-            Outcome::Response(message) => {
+        match event {
+            Event::Response { message, .. } => {
                 assert!(self.homa.release(self.now, message.run));
                 Some(Ok(message.len))
             }
-            Outcome::Failed { error, .. } => Some(Err(error)),
-            Outcome::Request(message) => panic!("{message:?}"),
+            Event::Failed { error, .. } => Some(Err(error)),
+            Event::Request { .. } | Event::Released { .. } => panic!("{event:?}"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::addr::{Addr, Ip};
 use crate::error::Error;
-use crate::homa::{Endpoint, Event, Message, Notify, Outcome, Payload, RpcKey, RunKey, SocketKey};
+use crate::homa::{Endpoint, Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 use crate::mem::Buffers;
 use crate::rng::Rng;
 use crate::sim::App;
@@ -305,17 +305,13 @@ impl Member {
     }
 
     fn on_request(&mut self, now: Instant, homa: &mut Endpoint, rpc: RpcKey) {
-        let message = match homa.take(now, rpc) {
-            Some(Outcome::Request(message)) => message,
-            Some(outcome) => panic!("a request is {outcome:?}"),
-            None => {
-                // Its client took it back with a packet of the same burst.
-                assert!(
-                    !self.taken.contains(&rpc),
-                    "a request was told of twice: {rpc:?}"
-                );
-                return;
-            }
+        let Some(message) = homa.take(rpc) else {
+            // Its client took it back with a packet of the same burst.
+            assert!(
+                !self.taken.contains(&rpc),
+                "a request was told of twice: {rpc:?}"
+            );
+            return;
         };
         self.taken.insert(rpc);
         let number = self
@@ -331,26 +327,25 @@ impl Member {
         });
     }
 
-    fn on_done(&mut self, now: Instant, homa: &mut Endpoint, rpc: RpcKey, number: u64) {
-        let outcome = homa.take(now, rpc);
-        if self.open.remove(&number).is_none() {
-            assert!(
-                outcome.is_none(),
-                "told of an RPC that is over: {outcome:?}"
-            );
-            return;
-        }
+    /// A call is over, with a response or an error.
+    fn on_over(
+        &mut self,
+        now: Instant,
+        homa: &mut Endpoint,
+        number: u64,
+        outcome: Result<Message, Error>,
+    ) {
+        let is_open = self.open.remove(&number).is_some();
         match outcome {
-            Some(Outcome::Response(message)) => {
-                let mut ledger = self.ledger.borrow_mut();
-                ledger.on_response(now, number, homa, &message);
-                drop(ledger);
+            Ok(message) => {
+                if is_open {
+                    let mut ledger = self.ledger.borrow_mut();
+                    ledger.on_response(now, number, homa, &message);
+                }
                 self.let_go(now, homa, message.run);
             }
-            Some(Outcome::Failed { error, .. }) => {
-                self.ledger.borrow_mut().on_failure(now, number, error);
-            }
-            Some(Outcome::Request(_)) | None => panic!("{outcome:?} for RPC {number}"),
+            Err(error) if is_open => self.ledger.borrow_mut().on_failure(now, number, error),
+            Err(_) => {}
         }
         if let Some(service) = self.nested.remove(&number) {
             self.answer(now, homa, &service);
@@ -384,7 +379,8 @@ impl App for Member {
     fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: Event) {
         match event {
             Event::Request { rpc, .. } => self.on_request(now, homa, rpc),
-            Event::Done { rpc, tag, .. } => self.on_done(now, homa, rpc, tag),
+            Event::Response { tag, message, .. } => self.on_over(now, homa, tag, Ok(message)),
+            Event::Failed { tag, error, .. } => self.on_over(now, homa, tag, Err(error)),
             Event::Released { tag, .. } => {
                 assert!(self.notices.remove(&tag), "notice {tag} came twice");
             }
