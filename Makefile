@@ -11,7 +11,7 @@ demo:
 
 test:
 	@config/setup.sh
-	cargo test --workspace
+	cargo test --workspace --features mutants
 
 bench:
 	@config/setup.sh
@@ -19,10 +19,12 @@ bench:
 	cargo run --release -- bench ring
 	cargo run --release -- bench net
 
-# The random tests at full length: hours instead of minutes. DEMIHOMA_SOAK=1 tells them so.
+# The random tests at full length: hours instead of minutes. DEMIHOMA_SOAK=1 tells them so. Then
+# larger worlds of trouble, from a seed that no run had before, until somebody stops it.
 soak:
 	@config/setup.sh
-	DEMIHOMA_SOAK=1 cargo test --workspace --release
+	DEMIHOMA_SOAK=1 cargo test --workspace --features mutants --release
+	cargo run --profile soak -- sim chaos --seeds 0 --seed $$(date +%s)000000 --rpcs 300
 
 # The unit tests under AddressSanitizer. RUSTC_BOOTSTRAP lets a stable compiler take the flag; the
 # target is named so that build scripts and macros stay as they are.

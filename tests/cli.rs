@@ -75,6 +75,24 @@ fn bench_net_stands_beside_a_bare_ping_pong() {
 }
 
 #[test]
+fn sim_chaos_sums_up_what_its_seeds_did_and_repeats_it() {
+    let words = "sim chaos --seed 3 --seeds 4 --hosts 3 --rpcs 20 --faults loss,restart --json";
+    let [first, again] = [(); 2].map(|()| {
+        let output = demihoma(words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.is_empty(), "{errors}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON, and nothing else")
+    });
+    assert_eq!(first, again);
+    // Four worlds of three hosts, each of which starts 20 RPCs at most.
+    let rpcs = number(&first, "rpcs");
+    assert!(rpcs > 150.0 && rpcs <= 240.0, "{first}");
+    assert!(number(&first, "responses") > 0.8 * rpcs && number(&first, "restarts") >= 4.0);
+    let ended = number(&first, "responses") + number(&first, "failures");
+    assert!(ended <= rpcs && number(&first, "handler_runs") >= number(&first, "responses"));
+}
+
+#[test]
 fn a_bad_argument_gives_one_line_that_names_it() {
     for (words, named) in [
         ("bench ring --outstanding 0", "--outstanding"),
@@ -82,6 +100,8 @@ fn a_bad_argument_gives_one_line_that_names_it() {
         ("bench ring --path sideways", "sideways"),
         ("bench net --seconds never", "--seconds"),
         ("bench sea", "sea"),
+        ("sim chaos --hosts 1", "--hosts"),
+        ("sim chaos --faults loss,rain", "rain"),
         ("fly", "fly"),
     ] {
         let output = demihoma(words);

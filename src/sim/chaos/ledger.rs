@@ -60,6 +60,7 @@ enum Ending {
 #[derive(Debug)]
 struct Record {
     client: usize,
+    id: RpcId,
     to: Target,
     request: Content,
     started_at: Instant,
@@ -194,6 +195,7 @@ impl Ledger {
         };
         self.records.push(Record {
             client,
+            id,
             to,
             request,
             started_at: now,
@@ -331,6 +333,8 @@ impl Ledger {
         self.note(now, format!("RPC {number} ends: {ending:?}"));
         let before = self.records[number as usize].ending.replace(ending);
         assert_eq!(before, None, "RPC {number} ended once more: {ending:?}");
+        let record = &self.records[number as usize];
+        self.witness.borrow_mut().on_over(record.client, record.id);
         self.open_count -= 1;
     }
 

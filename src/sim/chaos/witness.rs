@@ -1,12 +1,12 @@
 //! Looks at each frame that leaves a host: no grant falls or passes the end, and nobody sends what
 //! nobody granted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sim::chaos::log::SharedLog;
 use crate::sim::{Copied, Crossing, Watch};
 use crate::time::{Duration, Instant};
-use crate::wire::homa::Packet;
+use crate::wire::homa::{Packet, RpcId};
 
 /// One message of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,8 @@ pub struct Witness {
     flows: BTreeMap<Name, Flow>,
     /// Of each message, once its first packet was seen.
     lens: BTreeMap<Name, u32>,
+    /// RPCs that are over at their clients: late packets may bring them up again at a server.
+    over: BTreeSet<(usize, u64)>,
     pub frames: u64,
 }
 
@@ -51,6 +53,7 @@ impl Witness {
             unsched_bytes,
             flows: BTreeMap::new(),
             lens: BTreeMap::new(),
+            over: BTreeSet::new(),
             frames: 0,
         }
     }
@@ -62,6 +65,11 @@ impl Witness {
                 flow.granted = 0;
             }
         }
+    }
+
+    /// An RPC is over at its client.
+    pub fn on_over(&mut self, client: usize, id: RpcId) {
+        self.over.insert((client, id.0));
     }
 
     fn flow(&mut self, name: Name) -> &mut Flow {
@@ -118,8 +126,9 @@ impl Watch for Witness {
                     len.is_some_and(|len| grant.offset <= len),
                     "granted past the end, {len:?}: {name:?} {grant:?}"
                 );
+                let is_over = self.over.contains(&(client, name.id));
                 let flow = self.flow(name);
-                if crossing.now.since(flow.heard_at) >= SILENCE {
+                if is_over || crossing.now.since(flow.heard_at) >= SILENCE {
                     flow.granted = 0;
                 }
                 assert!(grant.offset > flow.granted, "{flow:?} {name:?} {grant:?}");
