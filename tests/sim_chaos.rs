@@ -48,7 +48,7 @@ fn a_thousand_worlds_of_trouble_keep_every_promise() {
     let report = run_all(1, seeds, Shape::draw);
     println!("{report:#?}");
     // Nearly all is answered, and yet there is trouble enough.
-    assert!(report.responses > 60 * seeds, "{report:?}");
+    assert!(report.responses > 50 * seeds, "{report:?}");
     assert!(report.failures > seeds, "{report:?}");
     assert!(report.restarts > seeds / 2 && report.closes > seeds / 100);
 }

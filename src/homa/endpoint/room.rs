@@ -17,8 +17,8 @@ impl Endpoint {
         self.server_count < servers_max && !self.rpcs.is_full()
     }
 
-    /// Whether one more call of ours may start. While a socket takes requests some slots are left for
-    /// them, or else hosts whose calls fill all slots would wait for each other.
+    /// Whether one more call of ours may start. While a socket takes requests some slots are left
+    /// for them, or else hosts whose calls fill all slots would wait for each other.
     pub(super) fn may_call(&self) -> bool {
         /// Of so many slots one is left.
         const SHARE: u32 = 32;

@@ -136,8 +136,8 @@ impl Endpoint {
         Look::Again(self.params.timeout_ticks / 4)
     }
 
-    /// A server asks for an ack of a response that waits for pages. If it is short of slots it gives
-    /// up who says nothing, so it hears that we live, though not each time.
+    /// A server asks for an ack of a response that waits for pages. If it is short of slots it
+    /// gives up who says nothing, so it hears that we live, though not each time.
     pub(super) fn tell_waiting(&mut self, key: RpcKey) {
         let tick = self.wheel.tick();
         if let Some(rpc) = self.rpcs.get_mut(key)

@@ -56,11 +56,11 @@ impl Setting {
 }
 
 impl Shape {
-    /// A small one: 2 to 16 hosts, about 150 RPCs, each fault in half of all seeds.
+    /// A small one: 2 to 16 hosts, about 100 RPCs, each fault in half of all seeds.
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5ba9e);
         let hosts = 2 + rng.below(15) as u8;
-        let rpcs = (50 + rng.below(200)) / u64::from(hosts);
+        let rpcs = (40 + rng.below(120)) / u64::from(hosts);
         let has = |_: &Fault| rng.one_in_thousand(500);
         let faults = Fault::ALL.into_iter().filter(has).collect();
         Self {

@@ -33,6 +33,16 @@ struct Flow {
     allowed: u32,
 }
 
+impl Flow {
+    /// The sender speaks, and may find that it was given up.
+    fn on_heard(&mut self, now: Instant) {
+        if now.since(self.heard_at) >= SILENCE {
+            self.granted = 0;
+        }
+        self.heard_at = now;
+    }
+}
+
 /// Writes all to the log, and judges.
 #[derive(Debug)]
 pub struct Witness {
@@ -99,13 +109,11 @@ impl Watch for Witness {
             id: common.id.0 & !1,
             is_request,
         };
-        let is_heard = |copy: &Copied| !copy.is_corrupt && copy.delay < SILENCE;
-        if copies.iter().any(is_heard) {
-            let flow = self.flow(name(is_from_client));
-            if crossing.now.since(flow.heard_at) >= SILENCE {
-                flow.granted = 0;
-            }
-            flow.heard_at = crossing.now;
+        if copies
+            .iter()
+            .any(|copy| !copy.is_corrupt && copy.delay < SILENCE)
+        {
+            self.flow(name(is_from_client)).on_heard(crossing.now);
         }
         match packet {
             Packet::Data(data, _) => {
