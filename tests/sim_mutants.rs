@@ -106,7 +106,10 @@ fn a_message_that_waits_for_a_link_for_ever_is_found() {
 
 #[test]
 fn an_rpc_that_is_gone_and_waits_for_pages_is_found() {
-    find(Mutant::WaiterLeftBehind, &["wait for pages"]);
+    find(
+        Mutant::WaiterLeftBehind,
+        &["wait for pages", "still waited"],
+    );
 }
 
 #[test]

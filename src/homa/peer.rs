@@ -11,7 +11,7 @@ use crate::homa::event::RpcKey;
 use crate::keyed::Keyed;
 use crate::slots::{Key, Slots};
 use crate::time::{Duration, Instant};
-use crate::wire::homa::{Ack, Cutoffs, MAX_MESSAGE_LEN};
+use crate::wire::homa::{Ack, Cutoffs, MAX_MESSAGE_LEN, RpcId};
 
 /// Acks that may wait for a packet that carries them. Source: decision "16 saved acks": with the
 /// Linux module's 5, ACK packets cost 18 cycles per RPC at 8 outstanding.
@@ -33,6 +33,9 @@ pub struct Peer {
     pub incarnation: u32,
     /// Where the counts of its ids began in this life and in the one before, as far as we know.
     lives: [Option<NonZeroU64>; 2],
+    /// The newest of its requests by their ids, which clients count up: later ones are surely
+    /// new, and all others must be looked for among the finished.
+    pub newest_request: RpcId,
     /// A secret number of its own: where its names start in the memory of finished RPCs.
     pub place: u64,
     /// RPCs that wait for the link.
@@ -74,6 +77,13 @@ pub enum Link {
     Up(LinkId),
 }
 
+impl Link {
+    #[inline]
+    pub const fn is_up(self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+}
+
 /// All peers, by address.
 #[derive(Debug)]
 pub struct Peers {
@@ -100,6 +110,7 @@ impl Peer {
             uses_ours_since: None,
             incarnation: 0,
             lives: [None; 2],
+            newest_request: RpcId(0),
             place,
             parked: Vec::new(),
             rpc_count: 0,
@@ -313,7 +324,6 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::homa::RpcId;
 
     const IDLE: Duration = Duration::secs(10);
 

@@ -46,6 +46,11 @@ impl Endpoint {
     fn check_tables(&self) {
         let slots = self.params.rpcs_max as usize;
         assert!(self.rpcs.len() <= slots && self.unacked.len() <= slots);
+        let is_served =
+            |rpc: &Rpc| rpc.state == State::InService && self.sockets.get(rpc.socket).is_some();
+        let served = self.rpcs.iter().filter(|(_, rpc)| is_served(rpc)).count();
+        let counted: u32 = self.sockets.iter().map(|socket| socket.in_service).sum();
+        assert_eq!(served, counted as usize, "requests in service");
         let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
         assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
         let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
