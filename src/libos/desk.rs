@@ -267,6 +267,7 @@ impl Desk {
     }
 
     /// Sends a new datagram now, if the transport has room. Tells whether it had.
+    #[inline(never)]
     pub(super) fn send_datagram(
         &mut self,
         homa: &mut Endpoint,
