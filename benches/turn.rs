@@ -93,7 +93,7 @@ fn pass(now: Instant, from: &mut Endpoint, to: &mut Endpoint, sender: Ip, room: 
     };
     while let Some(sent) = from.poll_transmit(now, room) {
         let packet = &room[..usize::from(sent.len.get())];
-        let verdict = to.handle_packet(now, meta, packet, Endpoint::keep_event);
+        let verdict = to.handle_packet(now, meta, packet, &mut Endpoint::keep_event);
         assert_ne!(verdict, Verdict::PortUnreachable);
     }
 }

@@ -68,7 +68,7 @@ impl<D: Device> Poller<D> {
         let received = self.receive(now, &mut app);
         self.live(now, received);
         if self.homa.has_events() {
-            self.tell(app);
+            self.tell(&mut app);
         }
         self.transmit(now);
         received
@@ -123,11 +123,11 @@ impl<D: Device> Poller<D> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
+    fn receive(&mut self, now: Instant, app: &mut impl FnMut(&mut Endpoint, Event)) -> usize {
         let (net, homa) = (&mut self.net, &mut self.homa);
         self.device.rx_burst(|frame, rx| {
             if let Some((meta, packet)) = net.ingress_known(now, frame, rx.checksums) {
-                if homa.handle_packet(now, meta, packet, &mut app) == Verdict::PortUnreachable {
+                if homa.handle_packet(now, meta, packet, app) == Verdict::PortUnreachable {
                     net.port_unreachable(now, meta, packet);
                 }
             } else {
@@ -173,7 +173,7 @@ impl<D: Device> Poller<D> {
 
     /// What happened otherwise than by a packet that made a message whole.
     #[cold]
-    fn tell(&mut self, mut app: impl FnMut(&mut Endpoint, Event)) {
+    fn tell(&mut self, app: &mut impl FnMut(&mut Endpoint, Event)) {
         while let Some(event) = self.homa.poll_event() {
             app(&mut self.homa, event);
         }
@@ -229,7 +229,7 @@ impl<D: Device> Poller<D> {
         let Some(ip) = self.net.own(own) else { return };
         let meta = Meta { from: ip, to: ip };
         let homa = &mut self.homa;
-        let verdict = homa.handle_packet(now, meta, &self.looped, Endpoint::keep_event);
+        let verdict = homa.handle_packet(now, meta, &self.looped, &mut Endpoint::keep_event);
         if verdict == Verdict::PortUnreachable
             && let Ok((common, _)) = crate::wire::homa::parse(&self.looped)
         {
@@ -250,7 +250,7 @@ fn receive_other(
 ) {
     match net.ingress(now, frame, checksums) {
         Some(Ingress::Homa { meta, packet }) => {
-            let verdict = homa.handle_packet(now, meta, packet, Endpoint::keep_event);
+            let verdict = homa.handle_packet(now, meta, packet, &mut Endpoint::keep_event);
             if verdict == Verdict::PortUnreachable {
                 net.port_unreachable(now, meta, packet);
             }

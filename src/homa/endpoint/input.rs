@@ -51,7 +51,7 @@ impl Endpoint {
         now: Instant,
         meta: Meta,
         packet: &[u8],
-        app: impl FnMut(&mut Self, Event),
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         self.stats.packets_in += 1;
         match wire::parse_data(packet) {
@@ -72,7 +72,7 @@ impl Endpoint {
         };
         let arrival = Arrival::new(now, meta, common);
         match packet {
-            Packet::Data(data, payload) => self.on_data(arrival, data, payload, Self::keep_event),
+            Packet::Data(data, payload) => self.on_data(arrival, data, payload, &mut Self::keep_event),
             Packet::Grant(grant) => self.on_grant(arrival, grant),
             Packet::Resend(resend) => self.on_resend(arrival, resend),
             Packet::Unknown => self.on_unknown(arrival),
@@ -187,7 +187,7 @@ impl Endpoint {
         arrival: Arrival,
         data: Data,
         payload: &[u8],
-        app: impl FnMut(&mut Self, Event),
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         if !data.fits(payload.len()) {
             self.stats.bad_data += 1;

@@ -20,7 +20,7 @@ impl Endpoint {
         key: RpcKey,
         data: Data,
         payload: &[u8],
-        app: impl FnMut(&mut Self, Event),
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
@@ -72,7 +72,7 @@ impl Endpoint {
         data: Data,
         payload: &[u8],
         run: RunKey,
-        app: impl FnMut(&mut Self, Event),
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         if let Some((offset, _)) = self.pool.place(run) {
             self.region.write(offset as usize, payload);
@@ -166,7 +166,7 @@ impl Endpoint {
             if let Some(grantee) = grantee {
                 self.grants.on_gone(grantee);
             }
-            return self.complete(now, key, run, empty_reply, Self::keep_event);
+            return self.complete(now, key, run, empty_reply, &mut Self::keep_event);
         }
         Verdict::Taken
     }
@@ -179,7 +179,7 @@ impl Endpoint {
         key: RpcKey,
         run: RunKey,
         empty_reply: bool,
-        mut app: impl FnMut(&mut Self, Event),
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
@@ -206,7 +206,7 @@ impl Endpoint {
         key: RpcKey,
         run: RunKey,
         empty_reply: bool,
-        mut app: impl FnMut(&mut Self, Event),
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         let Some((offset, len)) = self.pool.place(run) else {
             return Verdict::Dropped;

@@ -56,7 +56,7 @@ impl Rig {
         };
         let verdict = self
             .homa
-            .handle_packet(self.now, meta, &bytes[..len], Endpoint::keep_event);
+            .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
         self.resolve();
         self.homa.check();
         !matches!(verdict, Verdict::Dropped | Verdict::PortUnreachable)

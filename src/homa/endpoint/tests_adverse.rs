@@ -65,7 +65,7 @@ impl Hand {
         };
         let verdict = self
             .homa
-            .handle_packet(self.now, meta, &bytes[..len], Endpoint::keep_event);
+            .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
         verdict
     }
 

@@ -51,7 +51,7 @@ fn short_packets_and_unknown_types_are_malformed() {
         for len in 0..needs.unwrap_or(100) {
             let _ = rig
                 .homa
-                .handle_packet(rig.now, meta, &bytes[..len], Endpoint::keep_event);
+                .handle_packet(rig.now, meta, &bytes[..len], &mut Endpoint::keep_event);
             malformed += 1;
             assert_eq!(rig.homa.stats().malformed, malformed, "{kind:#x} {len}");
         }
@@ -73,7 +73,7 @@ fn an_ack_that_claims_more_than_five_is_malformed() {
         bytes[28..30].copy_from_slice(&u16::to_be_bytes(count));
         let verdict = rig
             .homa
-            .handle_packet(rig.now, meta, &bytes, Endpoint::keep_event);
+            .handle_packet(rig.now, meta, &bytes, &mut Endpoint::keep_event);
         assert_eq!(verdict, Verdict::Dropped);
     }
     assert_eq!(rig.homa.stats().malformed, 3);
