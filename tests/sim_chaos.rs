@@ -8,7 +8,7 @@ use std::thread;
 
 use demihoma::sim::chaos::{self, Fault, Faults, Report, Shape};
 
-/// Runs in CI; a soak has as many for each of its hours.
+/// Worlds in CI, and in a soak.
 const SEEDS: u64 = 1000;
 const SOAK_SEEDS: u64 = 100_000;
 

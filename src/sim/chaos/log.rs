@@ -32,6 +32,10 @@ pub struct Log {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are frames, and must not cost an allocation each"
+)]
 enum Line {
     Note(String),
     Frame {
