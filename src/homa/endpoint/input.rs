@@ -72,7 +72,9 @@ impl Endpoint {
         };
         let arrival = Arrival::new(now, meta, common);
         match packet {
-            Packet::Data(data, payload) => self.on_data(arrival, data, payload, &mut Self::keep_event),
+            Packet::Data(data, payload) => {
+                self.on_data(arrival, data, payload, &mut Self::keep_event)
+            }
             Packet::Grant(grant) => self.on_grant(arrival, grant),
             Packet::Resend(resend) => self.on_resend(arrival, resend),
             Packet::Unknown => self.on_unknown(arrival),

@@ -54,9 +54,9 @@ impl Rig {
             from: from.ip,
             to: OURS,
         };
-        let verdict = self
-            .homa
-            .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
+        let verdict =
+            self.homa
+                .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
         self.resolve();
         self.homa.check();
         !matches!(verdict, Verdict::Dropped | Verdict::PortUnreachable)

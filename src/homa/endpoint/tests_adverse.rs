@@ -63,9 +63,9 @@ impl Hand {
             from: PEER,
             to: OWN,
         };
-        let verdict = self
-            .homa
-            .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
+        let verdict =
+            self.homa
+                .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
         verdict
     }
 
