@@ -18,6 +18,9 @@ use crate::wire::homa::RpcId;
 /// One that all hosts of a world write to.
 pub type SharedLedger = Rc<RefCell<Ledger>>;
 
+/// With so many RPCs at each host there are pages for all of them.
+const RPCS_WITH_ROOM: u64 = 100;
+
 /// The bytes of a message: a stretch of an endless pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
@@ -84,6 +87,8 @@ pub struct Ledger {
     /// How often each host has restarted.
     lives: Vec<u32>,
     faults: Faults,
+    /// There are fewer pages than messages may need.
+    is_short: bool,
     /// After so long a message without pages is given up.
     give_up: Duration,
     weather: Weather,
@@ -134,6 +139,7 @@ impl Ledger {
     ) -> Self {
         let (hosts, faults) = (shape.hosts, shape.faults);
         Self {
+            is_short: faults.has(Fault::Pool) || shape.rpcs > RPCS_WITH_ROOM,
             give_up,
             records: Vec::new(),
             by_id: BTreeMap::new(),
@@ -352,13 +358,13 @@ impl Ledger {
         let cut = restarted || self.weather.excuses(record.client, server, life);
         // What waits for pages for too long, the other side leaves alone.
         let waited = now.since(record.started_at) >= self.give_up;
-        let waited_out = waited && self.faults.has(Fault::Pool);
+        let waited_out = waited && self.is_short;
         match error {
             Error::Canceled => record.client_aborted,
             Error::NotConnected => record.to == Target::ClosedPort(server) || record.server_forgot,
             Error::HostUnreachable => cut || is_lossy,
             Error::PeerTimedOut => cut || record.server_forgot || waited_out,
-            Error::NoMemory => self.faults.has(Fault::Pool),
+            Error::NoMemory => waited_out,
             _ => false,
         }
     }
