@@ -356,14 +356,15 @@ impl Endpoint {
         };
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
+            // First of all, or a client whose server closed would wait in vain.
+            if self.sockets.server_on(arrival.port).is_none() {
+                self.stats.unknown_port += 1;
+                return Verdict::PortUnreachable;
+            }
             let hash = self.server_hash(arrival.id, arrival.from.ip);
             if self.is_finished(arrival, peer, hash) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 return Verdict::Dropped;
-            }
-            if self.sockets.server_on(arrival.port).is_none() {
-                self.stats.unknown_port += 1;
-                return Verdict::PortUnreachable;
             }
             if !self.may_serve() {
                 body = Body::Busy;

@@ -137,7 +137,10 @@ impl Endpoint {
         };
         let (end, unsched) = (range.end, out.unsched());
         let priority = match range.start < unsched {
-            true => peer.unsched_priority(out.len),
+            // The peer may know more levels than the network on our side has.
+            true => peer
+                .unsched_priority(out.len)
+                .min(self.params.num_priorities - 1),
             false => out.sched_priority,
         };
         let was_one_packet = range.start == 0 && end == out.len;
