@@ -141,11 +141,12 @@ impl<D: Device> Poller<D> {
                 }
                 Some(Ingress::Unreachable {
                     to,
+                    sport,
                     id: Some(id),
                     reason,
                     ..
                 }) => {
-                    homa.handle_unreachable(now, to, RpcId(id), unreachable(reason));
+                    homa.handle_unreachable(now, to, sport, RpcId(id), unreachable(reason));
                 }
                 Some(Ingress::Unreachable { id: None, .. }) | None => {}
             })
@@ -232,7 +233,7 @@ impl<D: Device> Poller<D> {
             if let Ok((common, _)) = parsed {
                 let to = crate::addr::Addr::new(ip, common.dport);
                 self.homa
-                    .handle_unreachable(now, to, common.id, Error::NotConnected);
+                    .handle_unreachable(now, to, common.sport, common.id, Error::NotConnected);
             }
         }
     }

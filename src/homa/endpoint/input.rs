@@ -131,17 +131,30 @@ impl Endpoint {
         }
     }
 
-    /// A host or a router says that `to` cannot be reached, quoting a packet we sent for `id`.
+    /// A host or a router says that `to` cannot be reached, quoting a packet we sent from `port`
+    /// for `id`.
     ///
-    /// Only a live RPC with that very peer is ended, so that a forged notice must guess an id.
-    pub fn handle_unreachable(&mut self, now: Instant, to: Addr, id: RpcId, error: Error) {
+    /// Only a live RPC with that very peer and port is ended, so that a forged notice must guess
+    /// an id. One whose response is here needs its peer no more.
+    pub fn handle_unreachable(
+        &mut self,
+        now: Instant,
+        to: Addr,
+        port: u16,
+        id: RpcId,
+        error: Error,
+    ) {
         let key = match id.is_client() {
             true => self.find_client(id),
             false => self.find_server(id, to),
         };
-        match key.and_then(|key| self.rpcs.get(key).map(|rpc| (key, rpc.peer_addr))) {
-            Some((key, peer)) if peer == to => self.abort(now, key, error),
-            Some(_) | None => self.stats.unknown_rpc += 1,
+        let is_meant = |rpc: &Rpc| {
+            let is_done = matches!(rpc.state, State::Done(_));
+            rpc.peer_addr == to && rpc.port == port && !is_done
+        };
+        match key.filter(|&key| self.rpcs.get(key).is_some_and(is_meant)) {
+            Some(key) => self.abort(now, key, error),
+            None => self.stats.unknown_rpc += 1,
         }
     }
 

@@ -43,6 +43,14 @@ impl Rig {
 
     /// Takes a packet whose sender knows its RPC as `id`; false if it was dropped.
     fn hear_on(&mut self, port: u16, from: Addr, id: u64, packet: &Packet<'_>) -> bool {
+        self.verdict_on(port, from, id, packet) == Verdict::Taken
+    }
+
+    fn verdict(&mut self, from: Addr, id: u64, packet: &Packet<'_>) -> Verdict {
+        self.verdict_on(PORT, from, id, packet)
+    }
+
+    fn verdict_on(&mut self, port: u16, from: Addr, id: u64, packet: &Packet<'_>) -> Verdict {
         let common = Common {
             sport: from.port,
             dport: port,
@@ -57,7 +65,15 @@ impl Rig {
         let verdict = self.homa.handle_packet(self.now, &meta, &bytes[..len]);
         self.resolve();
         self.homa.check();
-        verdict == Verdict::Taken
+        verdict
+    }
+
+    /// Somebody says that the packet we sent from `port` to `to` found nobody.
+    fn unreachable(&mut self, to: Addr, port: u16, id: u64) {
+        let error = Error::NotConnected;
+        self.homa
+            .handle_unreachable(self.now, to, port, RpcId(id), error);
+        self.homa.check();
     }
 
     fn resolve(&mut self) {
