@@ -3,7 +3,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use demihoma::addr::{Addr, Ip, LinkId, Meta};
-use demihoma::homa::{Endpoint, Event, Notify, Outcome, Params, Payload, SocketKey, Verdict};
+use demihoma::homa::{Endpoint, Event, Notify, Params, Payload, SocketKey, Verdict};
 use demihoma::mem::{Buf, Buffers, Region};
 use demihoma::time::Instant;
 
@@ -75,9 +75,7 @@ impl Pair {
                 &mut self.room,
             );
             while let Some(event) = self.client.poll_event() {
-                if let Event::Done { rpc, .. } = event
-                    && let Some(Outcome::Response(message)) = self.client.take(now, rpc)
-                {
+                if let Event::Response { message, .. } = event {
                     self.client.release(now, message.run);
                     return;
                 }
@@ -94,14 +92,17 @@ fn pass(now: Instant, from: &mut Endpoint, to: &mut Endpoint, sender: Ip, room: 
         to: receiver,
     };
     while let Some(sent) = from.poll_transmit(now, room) {
-        let verdict = to.handle_packet(now, &meta, &room[..usize::from(sent.len)]);
-        assert_ne!(verdict, Verdict::PortUnreachable);
+        match to.handle_packet(now, &meta, &room[..usize::from(sent.len)]) {
+            Verdict::Ready(event) => to.keep_event(event),
+            Verdict::Taken | Verdict::Dropped => {}
+            Verdict::PortUnreachable => panic!("the port is open"),
+        }
     }
 }
 
 fn answer(now: Instant, server: &mut Endpoint, event: Event, response: &Buf) {
     if let Event::Request { rpc, .. } = event
-        && let Some(Outcome::Request(message)) = server.take(now, rpc)
+        && let Some(message) = server.take(rpc)
     {
         server.release(now, message.run);
         let payload = Payload::Buffer(response.clone());

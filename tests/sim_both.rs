@@ -42,7 +42,9 @@ impl App for Both {
     fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: Event) {
         match event {
             Event::Request { .. } => self.server.on_event(now, homa, event),
-            Event::Done { .. } | Event::Released { .. } => self.client.on_event(now, homa, event),
+            Event::Response { .. } | Event::Failed { .. } | Event::Released { .. } => {
+                self.client.on_event(now, homa, event);
+            }
         }
     }
 

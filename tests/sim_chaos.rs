@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use demihoma::addr::Addr;
 use demihoma::error::Error;
 use demihoma::homa::{
-    Endpoint, Event, Message, Notify, Outcome, Params, Payload, RpcKey, RunKey, SocketKey,
+    Endpoint, Event, Message, Notify, Params, Payload, RpcKey, RunKey, SocketKey,
 };
 use demihoma::mem::Buffers;
 use demihoma::rng::Rng;
@@ -207,22 +207,15 @@ impl Chaos {
         }
     }
 
-    fn on_done(&mut self, now: Instant, homa: &mut Endpoint, rpc: RpcKey, tag: u64) {
-        let outcome = homa.take(now, rpc);
-        if self.open.remove(&tag).is_none() {
-            assert!(
-                outcome.is_none(),
-                "told of an RPC that is over: {outcome:?}"
-            );
-            return;
-        }
-        match outcome {
-            Some(Outcome::Response(message)) => {
-                self.done += 1;
-                self.let_go(now, homa, message.run);
+    /// A call is over, with these bytes or with an error.
+    fn on_over(&mut self, now: Instant, homa: &mut Endpoint, tag: u64, run: Option<RunKey>) {
+        let is_open = self.open.remove(&tag).is_some();
+        match run {
+            Some(run) => {
+                self.done += u64::from(is_open);
+                self.let_go(now, homa, run);
             }
-            Some(Outcome::Failed { .. }) => self.failed += 1,
-            Some(Outcome::Request(_)) | None => panic!("{outcome:?} for {tag}"),
+            None => self.failed += u64::from(is_open),
         }
         if let Some(message) = self.nested.remove(&tag) {
             self.answer(now, homa, &message);
@@ -247,12 +240,11 @@ impl App for Chaos {
 
     fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: Event) {
         match event {
-            Event::Request { rpc, .. } => match homa.take(now, rpc) {
-                Some(Outcome::Request(message)) => self.serving.push(message),
-                Some(outcome) => panic!("{outcome:?}"),
-                None => {}
-            },
-            Event::Done { rpc, tag, .. } => self.on_done(now, homa, rpc, tag),
+            Event::Request { rpc, .. } => self.serving.extend(homa.take(rpc)),
+            Event::Response { tag, message, .. } => {
+                self.on_over(now, homa, tag, Some(message.run));
+            }
+            Event::Failed { tag, .. } => self.on_over(now, homa, tag, None),
             Event::Released { tag, .. } => {
                 assert!(self.notices.remove(&tag), "notice {tag} came twice");
             }

@@ -15,8 +15,11 @@ pub type RunKey = Key<Run>;
 pub type SocketKey = Key<Socket>;
 
 /// The bytes of a message to send.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Payload {
+    /// None, or none any more.
+    #[default]
+    Gone,
     /// A send buffer, or a part of one.
     Buffer(Buf),
     /// Bytes `start..start + len` of a received message, which is kept until they are delivered.
@@ -27,8 +30,9 @@ pub enum Payload {
 }
 
 /// When the user wants to hear that an outgoing message's bytes are its own again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Notify {
+    #[default]
     Never,
     /// Once all of them have been handed to the device: for copies made by the user.
     Transmitted(u64),
@@ -36,17 +40,25 @@ pub enum Notify {
     Delivered(u64),
 }
 
-/// What happened, in order.
+/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A whole request arrived; `Endpoint::take` gives it.
     Request { socket: SocketKey, rpc: RpcKey },
-    /// A client RPC ended; `Endpoint::take` gives its response or its error. `tag` as in
-    /// `Endpoint::send_request`.
-    Done {
+    /// A client RPC is over: its response is here, and the server will be told. The message's
+    /// bytes are the user's. `tag` as in `Endpoint::send_request`.
+    Response {
         socket: SocketKey,
-        rpc: RpcKey,
         tag: u64,
+        message: Message,
+    },
+    /// A client RPC is over without a response.
+    Failed {
+        socket: SocketKey,
+        tag: u64,
+        id: RpcId,
+        peer: Addr,
+        error: Error,
     },
     /// As asked for by [`Notify`]: the bytes are the user's again, or will never be sent.
     Released { tag: u64, result: Result<(), Error> },
@@ -65,15 +77,4 @@ pub struct Message {
     pub peer: Addr,
     /// The one byte stands for nothing, see [`Payload::EmptyReply`].
     pub empty_reply: bool,
-}
-
-/// How a client RPC ended, or that a request came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The RPC is now in service: it ends with `Endpoint::send_response`.
-    Request(Message),
-    /// The RPC is gone.
-    Response(Message),
-    /// The RPC is gone.
-    Failed { id: RpcId, peer: Addr, error: Error },
 }

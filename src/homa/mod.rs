@@ -30,6 +30,6 @@ mod table;
 mod timer;
 
 pub use endpoint::{Endpoint, Stats, Verdict};
-pub use event::{Event, Message, Notify, Outcome, Payload, RpcKey, RunKey, SocketKey};
+pub use event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 pub use params::Params;
 pub use pool::BPAGE_LEN;

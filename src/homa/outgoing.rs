@@ -44,6 +44,7 @@ impl Outgoing {
     }
 
     /// Files a message of one packet. The caller files it once until its turn comes.
+    #[inline(always)]
     pub fn file_short(&mut self, rpc: RpcKey) {
         self.short.push_back(rpc);
     }
@@ -87,7 +88,7 @@ impl Outgoing {
 
     /// Whose turn it is. Short ones and retransmissions are no longer filed; a long one stays, with
     /// what it has left to be told by [`Self::file`] or [`Self::unfile`].
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self) -> Option<Turn> {
         if let Some(rpc) = self.retransmits.pop_front() {
             return Some(Turn::Retransmit(rpc));

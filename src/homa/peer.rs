@@ -127,6 +127,13 @@ impl Peer {
         self.used_at = now;
     }
 
+    /// An RPC with it is over.
+    #[inline]
+    pub fn on_rpc_over(&mut self, now: Instant) {
+        self.rpc_count -= 1;
+        self.used_at = now;
+    }
+
     /// Whether CUTOFFS may be sent now: once a tick.
     pub fn may_send_cutoffs(&mut self, tick: u32) -> bool {
         self.cutoffs_sent_tick.replace(tick) != Some(tick)
@@ -187,7 +194,7 @@ impl Peers {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, ip: Ip) -> Option<Key<Peer>> {
         if let Some((last_ip, key)) = self.last
             && last_ip == ip
@@ -200,7 +207,7 @@ impl Peers {
     }
 
     /// The peer at `ip`, made known if it was not; `None` if the table is full of busy ones.
-    #[inline]
+    #[inline(always)]
     pub fn find_or_add(&mut self, now: Instant, ip: Ip) -> Option<Key<Peer>> {
         if let Some(key) = self.find(ip) {
             return Some(key);

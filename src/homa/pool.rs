@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::arena::Arena;
 use crate::homa::event::RpcKey;
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 use crate::time::Instant;
 
 /// Bytes of a bpage. Source: the seed's `HOMA_BPAGE_SIZE`.
@@ -13,7 +14,7 @@ pub const BPAGE_LEN: u32 = 1 << 16;
 const PIECE_ALIGN: u32 = 64;
 
 /// The bytes of one message, and how many hold them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Run {
     offset: u32,
     len: u32,
@@ -35,7 +36,7 @@ pub struct Pool {
     free: Vec<u64>,
     free_count: u32,
     partial: Option<Partial>,
-    runs: Slots<Run>,
+    runs: Arena<Run>,
     /// RPCs that wait for pages: the smallest first, then the oldest.
     waiting: BTreeSet<Waiter>,
 }
@@ -70,13 +71,13 @@ impl Pool {
             free,
             free_count: pages as u32,
             partial: None,
-            runs: Slots::new(runs_max),
+            runs: Arena::new(runs_max),
             waiting: BTreeSet::new(),
         }
     }
 
     /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, len: u32) -> Option<Key<Run>> {
         if self.runs.is_full() {
             return None;
@@ -90,11 +91,9 @@ impl Pool {
         for page in first + 1..=last {
             self.add_user(page);
         }
-        self.runs.insert(Run {
-            offset,
-            len,
-            holders: 1,
-        })
+        let (key, run) = self.runs.enter()?;
+        (run.offset, run.len, run.holders) = (offset, len, 1);
+        Some(key)
     }
 
     /// Starts a partial page, or takes whole pages.
@@ -109,7 +108,7 @@ impl Pool {
     }
 
     /// Where a run's bytes lie: offset in the region, length.
-    #[inline]
+    #[inline(always)]
     pub fn place(&self, run: Key<Run>) -> Option<(u32, u32)> {
         self.runs.get(run).map(|run| (run.offset, run.len))
     }
@@ -132,7 +131,7 @@ impl Pool {
         run.holders -= 1;
         if run.holders == 0 {
             let (first, last) = pages_of(run.offset, run.len);
-            self.runs.remove(key);
+            self.runs.leave(key);
             self.remove_user(first);
             for page in first + 1..=last {
                 self.remove_user(page);
@@ -181,7 +180,7 @@ impl Pool {
         self.pages() * BPAGE_LEN
     }
 
-    #[inline]
+    #[inline(always)]
     fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
         let partial = self.partial.as_mut()?;
         if self.users[partial.page as usize] == 0 {

@@ -26,25 +26,28 @@ impl Table {
         }
     }
 
-    /// The hash under which an RPC is filed: all that names it, with a secret.
+    /// The hash under which an RPC is filed, with a secret: its id, and a number that stands for
+    /// its peer.
     #[inline]
-    pub fn hash(&self, ip: u128, port: u16, id: u64) -> u64 {
-        let host = (ip >> 64) as u64 ^ (ip as u64).rotate_left(16) ^ u64::from(port) << 48;
-        self.keyed.hash2(id, host)
+    pub fn hash(&self, peer: u64, id: u64) -> u64 {
+        self.keyed.hash2(id, peer)
     }
 
+    #[inline]
     pub fn insert(&mut self, hash: u64, slot: u32) {
         let bucket = self.bucket(hash);
         self.next[slot as usize] = std::mem::replace(&mut self.heads[bucket], slot);
     }
 
-    /// The first slot filed under `hash` that `is_it` accepts; chains mix neighbours in.
+    /// What `look` makes of the first slot filed under `hash` of which it makes something; chains
+    /// mix neighbours in.
     #[inline]
-    pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn find<T>(&self, hash: u64, look: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut slot = self.heads[self.bucket(hash)];
         while slot != NONE {
-            if is_it(slot) {
-                return Some(slot);
+            let found = look(slot);
+            if found.is_some() {
+                return found;
             }
             slot = self.next[slot as usize];
         }
@@ -85,19 +88,20 @@ mod tests {
         let mut table = Table::new(4, Keyed::new(1));
         (0..4).for_each(|slot| table.insert(9, slot));
         for gone in [2, 3, 0, 1] {
-            assert_eq!(table.find(9, |slot| slot == gone), Some(gone));
+            let find = |table: &Table| table.find(9, |slot| (slot == gone).then_some(slot));
+            assert_eq!(find(&table), Some(gone));
             table.remove(9, gone);
-            assert_eq!(table.find(9, |slot| slot == gone), None);
+            assert_eq!(find(&table), None);
         }
-        assert_eq!(table.find(9, |_| true), None);
+        assert_eq!(table.find(9, Some), None);
     }
 
     #[test]
-    fn address_port_and_id_all_count() {
+    fn peer_and_id_both_count() {
         let table = Table::new(4, Keyed::new(1));
-        let hash = table.hash(5, 6, 7);
-        assert_ne!(hash, table.hash(4, 6, 7));
-        assert_ne!(hash, table.hash(5, 7, 7));
-        assert_ne!(hash, table.hash(5, 6, 8));
+        let hash = table.hash(5, 7);
+        assert_ne!(hash, table.hash(4, 7));
+        assert_ne!(hash, table.hash(5, 8));
+        assert_ne!(hash, table.hash(7, 5));
     }
 }

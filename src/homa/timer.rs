@@ -54,7 +54,7 @@ impl Wheel {
     }
 
     /// Files `slot` in `ticks` from now, at least one; sooner if it is filed for sooner already.
-    #[inline]
+    #[inline(always)]
     pub fn file_in(&mut self, slot: u32, ticks: u32) {
         let ticks = ticks.max(1);
         if slot as usize >= self.entries.len() {

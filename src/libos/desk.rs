@@ -6,7 +6,7 @@
 use crate::addr::Addr;
 use crate::device::RX_BURST;
 use crate::error::Error;
-use crate::homa::{Endpoint, Event, Message, Outcome, RpcKey, SocketKey};
+use crate::homa::{Endpoint, Event, Message, RpcKey, SocketKey};
 use crate::mem::Buffers;
 use crate::rng::Rng;
 use crate::runtime::{QToken, Tokens};
@@ -95,16 +95,20 @@ impl Desk {
     pub(super) fn on_event(&mut self, homa: &mut Endpoint, event: Event) {
         match event {
             Event::Request { socket, rpc } => self.on_request(homa, socket, rpc),
-            Event::Done { socket, rpc, tag } => {
-                let Some(outcome) = homa.take(self.now, rpc) else {
-                    return;
-                };
-                if tag == DATAGRAM_TAG {
-                    self.on_datagram_done(homa, socket, outcome);
-                } else {
-                    self.on_call_done(homa, socket, QToken(tag), outcome);
-                }
-            }
+            Event::Response {
+                socket,
+                tag,
+                message,
+            } => match tag {
+                DATAGRAM_TAG => self.on_datagram_response(homa, socket, message),
+                call => self.on_call_response(homa, socket, QToken(call), &message),
+            },
+            Event::Failed {
+                socket, tag, error, ..
+            } => match tag {
+                DATAGRAM_TAG => self.on_datagram_failed(socket),
+                call => self.complete(QToken(call), Completion::Failed(error)),
+            },
             Event::Released { tag, result } => {
                 let result = result.map_or_else(Completion::Failed, |()| Completion::Push);
                 self.complete(QToken(tag), result);
@@ -154,10 +158,10 @@ impl Desk {
             let (kind, message) = match queue.arrivals.meet() {
                 None => return,
                 Some(Arrival::Response(message)) => (MessageKind::Response, message),
-                Some(Arrival::Request(rpc)) => match homa.take(self.now, rpc) {
-                    Some(Outcome::Request(message)) => (MessageKind::Request, message),
+                Some(Arrival::Request(rpc)) => match homa.take(rpc) {
+                    Some(message) => (MessageKind::Request, message),
                     // The client gave it up before anybody popped it.
-                    Some(Outcome::Response(_) | Outcome::Failed { .. }) | None => continue,
+                    None => continue,
                 },
             };
             if let Some(qt) = queue.arrivals.first_waiting() {
@@ -337,7 +341,7 @@ impl Desk {
             && queue.arrivals.is_awaited()
             && queue.kind.has_room(homa, self.lived)
         {
-            if let Some(Outcome::Request(message)) = homa.take(self.now, rpc)
+            if let Some(message) = homa.take(rpc)
                 && let Some(qt) = queue.arrivals.first_waiting()
             {
                 self.give(homa, qd, qt, MessageKind::Request, &message);
@@ -347,40 +351,38 @@ impl Desk {
         self.on_arrival(homa, socket, Arrival::Request(rpc));
     }
 
-    fn on_datagram_done(&mut self, homa: &mut Endpoint, socket: SocketKey, outcome: Outcome) {
-        let qd = self.queues.of_socket(socket);
-        if let Some(queue) = qd.and_then(|qd| self.queues.get_mut(qd).ok())
-            && let Ok(datagram) = queue.datagram()
-        {
+    /// One datagram less that no peer has confirmed.
+    fn on_datagram_over(&mut self, socket: SocketKey) -> Option<QDesc> {
+        let (qd, queue) = self.queues.of_socket_mut(socket)?;
+        if let Ok(datagram) = queue.datagram() {
             datagram.outstanding -= 1;
         }
-        match outcome {
-            Outcome::Response(message) if message.empty_reply => {
-                homa.release(self.now, message.run);
-            }
-            Outcome::Response(message) if qd.is_some() => {
-                self.on_arrival(homa, socket, Arrival::Response(message));
-            }
-            Outcome::Response(message) | Outcome::Request(message) => {
-                self.stats.responses_dropped += 1;
-                homa.release(self.now, message.run);
-            }
-            Outcome::Failed { .. } => self.stats.datagrams_failed += 1,
+        Some(qd)
+    }
+
+    fn on_datagram_failed(&mut self, socket: SocketKey) {
+        self.on_datagram_over(socket);
+        self.stats.datagrams_failed += 1;
+    }
+
+    fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: Message) {
+        let qd = self.on_datagram_over(socket);
+        if qd.is_some() && !message.empty_reply {
+            self.on_arrival(homa, socket, Arrival::Response(message));
+            return;
         }
+        self.stats.responses_dropped += u64::from(!message.empty_reply);
+        homa.release(self.now, message.run);
     }
 
     #[inline]
-    fn on_call_done(
+    fn on_call_response(
         &mut self,
         homa: &mut Endpoint,
         socket: SocketKey,
         qt: QToken,
-        outcome: Outcome,
+        message: &Message,
     ) {
-        let message = match outcome {
-            Outcome::Response(message) | Outcome::Request(message) => message,
-            Outcome::Failed { error, .. } => return self.complete(qt, Completion::Failed(error)),
-        };
         let Self { tokens, sgas, .. } = self;
         let mut is_kept = false;
         tokens.complete(qt, |pending| {
@@ -396,7 +398,7 @@ impl Desk {
                 peer: message.peer,
                 open: None,
             };
-            let sga = sgas.insert_received(homa, &message, message.len, received);
+            let sga = sgas.insert_received(homa, message, message.len, received);
             is_kept = sga.is_ok();
             Done {
                 qd,

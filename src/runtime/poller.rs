@@ -61,22 +61,13 @@ impl<D: Device> Poller<D> {
         })
     }
 
-    /// One turn of the loop: receive, timers, let `app` see what happened, send.
-    ///
-    /// Tells how many frames came in. What `app` sends goes out in the same turn.
+    /// One turn of the loop: receive, timers, send. `app` sees what happened as it happens, and
+    /// what it sends goes out in the same turn. Tells how many frames came in.
     #[inline]
-    pub fn turn_with(&mut self, now: Instant, app: impl FnMut(&mut Endpoint, Event)) -> usize {
-        let received = self.receive(now);
+    pub fn turn_with(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
+        let received = self.receive(now, &mut app);
         self.live(now, received);
         self.tell(app);
-        self.transmit(now);
-        received
-    }
-
-    /// One turn whose events wait for [`Endpoint::poll_event`].
-    pub fn turn(&mut self, now: Instant) -> usize {
-        let received = self.receive(now);
-        self.live(now, received);
         self.transmit(now);
         received
     }
@@ -130,13 +121,15 @@ impl<D: Device> Poller<D> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Instant) -> usize {
+    fn receive(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
         let (net, homa) = (&mut self.net, &mut self.homa);
         self.device
             .rx_burst(|frame, rx| match net.ingress(now, frame, rx.checksums) {
                 Some(Ingress::Homa { meta, packet }) => {
-                    if homa.handle_packet(now, &meta, packet) == Verdict::PortUnreachable {
-                        net.port_unreachable(now, &meta, packet);
+                    match homa.handle_packet(now, &meta, packet) {
+                        Verdict::Ready(event) => app(homa, event),
+                        Verdict::Taken | Verdict::Dropped => {}
+                        Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
                     }
                 }
                 Some(Ingress::Unreachable {
@@ -228,12 +221,16 @@ impl<D: Device> Poller<D> {
     fn deliver_looped(&mut self, now: Instant, own: u8) {
         let Some(ip) = self.net.own(own) else { return };
         let meta = Meta { from: ip, to: ip };
-        if self.homa.handle_packet(now, &meta, &self.looped) == Verdict::PortUnreachable {
-            let parsed = crate::wire::homa::parse(&self.looped);
-            if let Ok((common, _)) = parsed {
-                let to = crate::addr::Addr::new(ip, common.dport);
-                self.homa
-                    .handle_unreachable(now, to, common.sport, common.id, Error::NotConnected);
+        match self.homa.handle_packet(now, &meta, &self.looped) {
+            Verdict::Taken | Verdict::Dropped => {}
+            Verdict::Ready(event) => self.homa.keep_event(event),
+            Verdict::PortUnreachable => {
+                if let Ok((common, _)) = crate::wire::homa::parse(&self.looped) {
+                    let to = crate::addr::Addr::new(ip, common.dport);
+                    let error = Error::NotConnected;
+                    self.homa
+                        .handle_unreachable(now, to, common.sport, common.id, error);
+                }
             }
         }
     }

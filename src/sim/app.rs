@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::addr::Addr;
 use crate::error::Error;
-use crate::homa::{Endpoint, Event, Message, Notify, Outcome, Payload, RpcKey, SocketKey};
+use crate::homa::{Endpoint, Event, Message, Notify, Payload, SocketKey};
 use crate::keyed::Keyed;
 use crate::mem::Buffers;
 use crate::rng::Rng;
@@ -111,7 +111,7 @@ impl App for Echo {
         let Event::Request { rpc, .. } = event else {
             panic!("a server was told {event:?}");
         };
-        let Some(Outcome::Request(message)) = homa.take(now, rpc) else {
+        let Some(message) = homa.take(rpc) else {
             // Its client took it back with a packet of the same burst.
             return;
         };
@@ -164,22 +164,21 @@ impl Requester {
         self.open.insert(number, len);
     }
 
-    fn finish(&mut self, now: Instant, homa: &mut Endpoint, rpc: RpcKey, number: u64) {
+    fn finish(&mut self, now: Instant, homa: &mut Endpoint, number: u64, message: &Message) {
         let len = self.open.remove(&number).expect("each RPC is done once");
-        match homa.take(now, rpc) {
-            Some(Outcome::Response(message)) => {
-                assert_eq!(message.len, len, "length of RPC {number}'s response");
-                let echoed = if len < NUMBER_LEN as u32 { 0 } else { number };
-                assert_eq!(check(homa, &message), Ok(echoed));
-                assert!(
-                    homa.release(now, message.run),
-                    "the response's bytes were held"
-                );
-                self.finished += 1;
-            }
-            Some(Outcome::Failed { error, .. }) => self.failed.push((number, error)),
-            outcome => panic!("RPC {number} ended with {outcome:?}"),
-        }
+        assert_eq!(message.len, len, "length of RPC {number}'s response");
+        let echoed = if len < NUMBER_LEN as u32 { 0 } else { number };
+        assert_eq!(check(homa, message), Ok(echoed));
+        assert!(
+            homa.release(now, message.run),
+            "the response's bytes were held"
+        );
+        self.finished += 1;
+    }
+
+    fn fail(&mut self, number: u64, error: Error) {
+        self.open.remove(&number).expect("each RPC is done once");
+        self.failed.push((number, error));
     }
 }
 
@@ -196,10 +195,13 @@ impl App for Requester {
     }
 
     fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: Event) {
-        let Event::Done { rpc, tag, .. } = event else {
-            panic!("a client was told {event:?}");
-        };
-        self.finish(now, homa, rpc, tag);
+        match event {
+            Event::Response { tag, message, .. } => self.finish(now, homa, tag, &message),
+            Event::Failed { tag, error, .. } => self.fail(tag, error),
+            Event::Request { .. } | Event::Released { .. } => {
+                panic!("a client was told {event:?}")
+            }
+        }
         self.act(now, homa);
     }
 

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use demihoma::addr::{Addr, Ip};
 use demihoma::error::Error;
-use demihoma::homa::{
-    self, BPAGE_LEN, Event, Message, Notify, Outcome, Payload, RpcKey, SocketKey,
-};
+use demihoma::homa::{self, BPAGE_LEN, Event, Message, Notify, Payload, RpcKey, SocketKey};
 use demihoma::mem::{Buf, Buffers, Region};
 use demihoma::net::{self, Interface};
 use demihoma::runtime::Poller;
@@ -34,6 +32,8 @@ pub struct Host {
     pub runs: BTreeMap<u64, u32>,
     /// Client RPCs, by id.
     calls: BTreeMap<u64, RpcKey>,
+    /// Responses that nobody looked at.
+    unseen: Vec<Message>,
     /// How client RPCs ended.
     pub outcomes: BTreeMap<u64, Result<Vec<u8>, Error>>,
     /// The application does not look for responses.
@@ -58,6 +58,7 @@ impl Host {
             serving: BTreeMap::new(),
             runs: BTreeMap::new(),
             calls: BTreeMap::new(),
+            unseen: Vec::new(),
             outcomes: BTreeMap::new(),
             is_away: false,
         }
@@ -152,42 +153,33 @@ impl Host {
     /// Looks for responses again.
     pub fn come_back(&mut self) {
         self.is_away = false;
-        for (id, key) in self.calls.clone() {
-            self.finish(id, key);
+        for message in std::mem::take(&mut self.unseen) {
+            self.look(message);
         }
     }
 
     fn hear(&mut self, event: Event) {
         match event {
             Event::Request { rpc, .. } => {
-                let Some(Outcome::Request(message)) = self.poller.homa().take(self.now, rpc) else {
+                let Some(message) = self.poller.homa().take(rpc) else {
                     return; // Its client took it back.
                 };
                 *self.runs.entry(message.id.0).or_default() += 1;
                 self.serving.insert(message.id.0, message);
             }
-            Event::Done { rpc, .. } if !self.is_away => {
-                let call = self.calls.iter().find(|&(_, &key)| key == rpc);
-                let id = *call.expect("an RPC of ours").0;
-                self.finish(id, rpc);
+            Event::Response { message, .. } if self.is_away => self.unseen.push(message),
+            Event::Response { message, .. } => self.look(message),
+            Event::Failed { id, error, .. } => {
+                self.outcomes.insert(id.0, Err(error));
             }
-            Event::Done { .. } | Event::Released { .. } => {}
+            Event::Released { .. } => {}
         }
     }
 
-    fn finish(&mut self, id: u64, key: RpcKey) {
-        let outcome = match self.poller.homa().take(self.now, key) {
-            Some(Outcome::Response(message)) => {
-                let bytes = self.bytes(&message);
-                assert!(self.poller.homa().release(self.now, message.run));
-                Ok(bytes)
-            }
-            Some(Outcome::Failed { error, .. }) => Err(error),
-            Some(Outcome::Request(message)) => panic!("a request in a client RPC: {message:?}"),
-            None => return,
-        };
-        self.calls.remove(&id);
-        self.outcomes.insert(id, outcome);
+    fn look(&mut self, message: Message) {
+        let bytes = self.bytes(&message);
+        assert!(self.poller.homa().release(self.now, message.run));
+        self.outcomes.insert(message.id.0, Ok(bytes));
     }
 
     fn bytes(&self, message: &Message) -> Vec<u8> {

@@ -2,14 +2,12 @@
 
 use crate::addr::Addr;
 use crate::error::Error;
-use crate::homa::event::{Event, Message, Notify, Outcome, Payload, RpcKey, RunKey, SocketKey};
-use crate::homa::msg_out::MsgOut;
-use crate::homa::peer::SAVED_ACKS_MAX;
-use crate::homa::rpc::{Rpc, State, Whole};
+use crate::homa::event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
+use crate::homa::rpc::State;
 use crate::time::Instant;
-use crate::wire::homa::{Ack, MAX_MESSAGE_LEN, RpcId};
+use crate::wire::homa::{MAX_MESSAGE_LEN, RpcId};
 
-use super::{Body, Control, Endpoint, SLOT_BITS};
+use super::{Endpoint, SLOT_BITS};
 
 impl Endpoint {
     /// Opens a socket on `port`, or on an automatic one if that is 0. It takes no requests yet.
@@ -37,8 +35,8 @@ impl Endpoint {
         self.sockets.get(socket).map(|socket| socket.port)
     }
 
-    /// Ends a socket and all its RPCs. Client RPCs vanish without [`Event::Done`]; each
-    /// [`Notify`] still open is answered with [`Error::Canceled`].
+    /// Ends a socket and all its RPCs. Client RPCs vanish without [`Event::Failed`];
+    /// each [`Notify`] still open is answered with [`Error::Canceled`].
     pub fn close(&mut self, now: Instant, socket: SocketKey) {
         self.sockets.close(socket);
         let rpcs: Vec<_> = self
@@ -50,7 +48,7 @@ impl Endpoint {
         rpcs.into_iter().for_each(|key| self.end(now, key));
     }
 
-    /// Starts a client RPC; [`Event::Done`] brings `tag` back.
+    /// Starts a client RPC; [`Event::Response`] or [`Event::Failed`] brings `tag` back.
     ///
     /// A received payload's run gets one holder more for as long as it is needed.
     ///
@@ -79,28 +77,17 @@ impl Endpoint {
         self.next_generation = generation.wrapping_add(1);
         let (tick, ask_interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
         let incarnation = self.peers.get(peer).incarnation;
-        let key = self.rpcs.insert_with(|key| Rpc {
-            id: RpcId((generation << SLOT_BITS | u64::from(key.index())) << 1),
-            peer,
-            peer_addr: to,
-            socket,
-            port,
-            tag,
-            hash: 0,
-            incarnation,
-            heard_tick: tick,
-            asked_tick: tick,
-            ask_interval,
-            need_acks: 0,
-            sent_tick: tick,
-            state: State::Sending(MsgOut::new(payload, len, cut, now, notify)),
-        });
-        let key = key.ok_or(Error::Exhausted)?;
+        let (key, rpc) = self.rpcs.enter().ok_or(Error::Exhausted)?;
+        let id = RpcId((generation << SLOT_BITS | u64::from(key.index())) << 1);
+        rpc.begin(id, (peer, to.port), (socket, port), tick, ask_interval);
+        rpc.state = State::Sending;
+        rpc.tag = tag;
+        rpc.incarnation = incarnation;
+        rpc.out.begin(payload, len, cut, now, notify);
         self.peers.get_mut(peer).on_rpc(now);
         self.stats.requests += 1;
         self.file_out(key);
         self.file_timer(now, key, self.params.resend_ticks);
-        let id = self.rpcs.get(key).ok_or(Error::Exhausted)?.id;
         Ok((key, id))
     }
 
@@ -122,16 +109,16 @@ impl Endpoint {
             self.tell_released(notify, Ok(()));
             return Ok(());
         };
-        if !matches!(rpc.state, State::InService) {
+        if rpc.state != State::InService {
             return Err(Error::Invalid);
         }
-        let peer_ip = rpc.peer_addr.ip;
+        let peer_ip = self.peers.get(rpc.peer).ip;
         self.hold(&payload)?;
-        let out = MsgOut::new(payload, len, self.cut_for(peer_ip), now, notify);
-        let tick = self.wheel.tick();
+        let (cut, tick) = (self.cut_for(peer_ip), self.wheel.tick());
         if let Some(rpc) = self.rpcs.get_mut(key) {
-            rpc.state = State::Replying(out);
+            rpc.state = State::Replying;
             rpc.heard_tick = tick;
+            rpc.out.begin(payload, len, cut, now, notify);
         }
         self.stats.responses_out += 1;
         self.file_out(key);
@@ -151,7 +138,7 @@ impl Endpoint {
     pub fn in_service(&self, rpc: RpcKey) -> bool {
         self.rpcs
             .get(rpc)
-            .is_some_and(|rpc| matches!(rpc.state, State::InService))
+            .is_some_and(|rpc| rpc.state == State::InService)
     }
 
     /// The client RPC of that id.
@@ -164,48 +151,36 @@ impl Endpoint {
     }
 
     /// The server RPC of that id, odd as this side knows it, and that client.
-    pub fn server_rpc(&self, id: RpcId, peer: Addr) -> Option<RpcKey> {
+    pub fn server_rpc(&mut self, id: RpcId, client: Addr) -> Option<RpcKey> {
         if id.is_client() {
-            None
-        } else {
-            self.find_server(id, peer)
+            return None;
         }
+        let peer = self.peers.find(client.ip)?;
+        self.find_server(id, peer, client.port)
     }
 
-    /// The outcome that an event announced; `None` if it was taken, or the RPC is gone.
-    ///
-    /// A request is in service from now on. A client RPC is over, and its server will be told.
-    pub fn take(&mut self, now: Instant, key: RpcKey) -> Option<Outcome> {
+    /// The request that an event announced, which is in service from now on; `None` if it was
+    /// taken, or the RPC is gone.
+    #[inline]
+    pub fn take(&mut self, key: RpcKey) -> Option<Message> {
         let rpc = self.rpcs.get_mut(key)?;
-        match rpc.state {
-            State::Requested(whole) => {
-                rpc.state = State::InService;
-                Some(Outcome::Request(self.message(key, whole)?))
-            }
-            State::Done(outcome) => {
-                let (id, peer) = (rpc.id, rpc.peer_addr);
-                rpc.state = State::Moving;
-                let outcome = match outcome {
-                    Ok(whole) => {
-                        let message = self.message(key, whole)?;
-                        self.save_ack(key);
-                        Outcome::Response(message)
-                    }
-                    Err(error) => Outcome::Failed { id, peer, error },
-                };
-                self.end(now, key);
-                Some(outcome)
-            }
-            State::Sending(_)
-            | State::Receiving(..)
-            | State::Incoming(_)
-            | State::InService
-            | State::Replying(_)
-            | State::Moving => None,
+        if rpc.state != State::Requested {
+            return None;
         }
+        rpc.state = State::InService;
+        let (offset, len) = self.pool.place(rpc.run)?;
+        Some(Message {
+            run: rpc.run,
+            offset,
+            len,
+            rpc: key,
+            id: rpc.id,
+            peer: Addr::new(self.peers.get(rpc.peer).ip, rpc.peer_port),
+            empty_reply: rpc.empty_reply,
+        })
     }
 
-    /// Ends an RPC: a client's is done with `error`, a server's just ends.
+    /// Ends an RPC: a client's has failed with `error`, a server's just ends.
     pub fn abort(&mut self, now: Instant, rpc: RpcKey, error: Error) {
         match self.rpcs.get(rpc) {
             None => {}
@@ -219,10 +194,15 @@ impl Endpoint {
         self.end(now, rpc);
     }
 
-    /// What happened next.
+    /// What happened next, besides what [`Self::handle_packet`] told at once.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Keeps an event that cannot be told now for [`Self::poll_event`].
+    pub fn keep_event(&mut self, event: Event) {
+        self.events.push_back(event);
     }
 
     /// One more holder of a message's bytes. False if they are gone.
@@ -239,51 +219,27 @@ impl Endpoint {
         released
     }
 
-    /// Completes a client RPC with an error; one that is done already gets it too. Rule RP-11.
+    /// Ends a client RPC with an error.
     pub(super) fn fail(&mut self, now: Instant, key: RpcKey, error: Error) {
-        let Some(rpc) = self.rpcs.get_mut(key) else {
+        let Some(rpc) = self.rpcs.get(key) else {
             return;
         };
-        let (socket, tag) = (rpc.socket, rpc.tag);
-        match std::mem::replace(&mut rpc.state, State::Done(Err(error))) {
-            State::Sending(mut out) => {
-                self.tell_released(
-                    std::mem::replace(&mut out.notify, Notify::Never),
-                    Err(error),
-                );
-                self.drop_out(now, out);
-            }
-            State::Receiving(mut out, message) => {
-                self.tell_released(
-                    std::mem::replace(&mut out.notify, Notify::Never),
-                    Err(error),
-                );
-                self.drop_in(now, key, message);
-                self.drop_out(now, out);
-            }
-            State::Done(Ok(whole)) => {
-                self.release(now, whole.run);
-                return;
-            }
-            State::Done(Err(_)) => return,
-            server @ (State::Incoming(_)
-            | State::Requested(_)
-            | State::InService
-            | State::Replying(_)
-            | State::Moving) => unreachable!("a client RPC in the state {server:?}"),
-        }
-        self.outgoing.unfile(key);
+        debug_assert!(rpc.id.is_client(), "only clients are told: {rpc:?}");
+        let failed = Event::Failed {
+            socket: rpc.socket,
+            tag: rpc.tag,
+            id: rpc.id,
+            peer: Addr::new(self.peers.get(rpc.peer).ip, rpc.peer_port),
+            error,
+        };
         self.stats.failures += 1;
-        self.events.push_back(Event::Done {
-            socket,
-            rpc: key,
-            tag,
-        });
+        self.end_with(now, key, error);
+        self.events.push_back(failed);
     }
 
     fn hold(&mut self, payload: &Payload) -> Result<(), Error> {
         match payload {
-            Payload::Buffer(_) | Payload::EmptyReply => Ok(()),
+            Payload::Buffer(_) | Payload::EmptyReply | Payload::Gone => Ok(()),
             Payload::Received { run, start, len } => {
                 let (_, run_len) = self.pool.place(*run).ok_or(Error::Invalid)?;
                 if u64::from(*start) + u64::from(*len) > u64::from(run_len) {
@@ -294,57 +250,6 @@ impl Endpoint {
             }
         }
     }
-
-    fn message(&self, key: RpcKey, whole: Whole) -> Option<Message> {
-        let rpc = self.rpcs.get(key)?;
-        let (offset, len) = self.pool.place(whole.run)?;
-        Some(Message {
-            run: whole.run,
-            offset,
-            len,
-            rpc: key,
-            id: rpc.id,
-            peer: rpc.peer_addr,
-            empty_reply: whole.empty_reply,
-        })
-    }
-
-    /// Lets the server know, with a later packet, that its response was taken. Rule PE-07.
-    fn save_ack(&mut self, key: RpcKey) {
-        let Some(rpc) = self.rpcs.get(key) else {
-            return;
-        };
-        let ack = Ack {
-            client_id: rpc.id,
-            server_port: rpc.peer_addr.port,
-        };
-        let (peer, common) = (rpc.peer, rpc.common());
-        if self.peers.get_mut(peer).save_ack(ack).is_ok() {
-            return;
-        }
-        self.queue(Control {
-            peer,
-            common,
-            body: Body::Ack,
-        });
-        // Each ACK packet names one RPC in its header and takes up to five of the saved acks.
-        const { assert!(SAVED_ACKS_MAX == 16) };
-        for _ in 0..2 {
-            if let Some(ack) = self.peers.get_mut(peer).take_ack() {
-                let (id, dport) = (ack.client_id, ack.server_port);
-                let common = crate::wire::homa::Common {
-                    id,
-                    dport,
-                    ..common
-                };
-                self.queue(Control {
-                    peer,
-                    common,
-                    body: Body::Ack,
-                });
-            }
-        }
-    }
 }
 
 fn payload_len(payload: &Payload) -> Result<u32, Error> {
@@ -352,6 +257,7 @@ fn payload_len(payload: &Payload) -> Result<u32, Error> {
         Payload::Buffer(buf) => buf.len(),
         Payload::Received { len, .. } => *len as usize,
         Payload::EmptyReply => 1,
+        Payload::Gone => 0,
     };
     match len {
         0 => Err(Error::Invalid),

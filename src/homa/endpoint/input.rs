@@ -2,7 +2,7 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::{Notify, RpcKey};
+use crate::homa::event::RpcKey;
 use crate::homa::peer::{Link, Peer};
 use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
@@ -45,7 +45,7 @@ impl Arrival {
 
 impl Endpoint {
     /// Takes one Homa packet, as the IP header cut it.
-    #[inline]
+    #[inline(always)]
     pub fn handle_packet(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         self.stats.packets_in += 1;
         match wire::parse_data(packet) {
@@ -57,6 +57,8 @@ impl Endpoint {
     }
 
     /// Takes a packet that is no DATA.
+    #[cold]
+    #[inline(never)]
     fn on_other(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
         let Ok((common, packet)) = wire::parse(packet) else {
             self.stats.malformed += 1;
@@ -71,15 +73,7 @@ impl Endpoint {
             Packet::Busy => self.on_busy(&arrival),
             Packet::Cutoffs(cutoffs) => self.on_cutoffs(&arrival, cutoffs),
             Packet::NeedAck => self.on_need_ack(&arrival),
-            Packet::Ack(acks) => {
-                let own = Ack {
-                    client_id: arrival.id.peer_side(),
-                    server_port: arrival.port,
-                };
-                self.on_ack(&arrival, own);
-                acks.0.iter().for_each(|ack| self.on_ack(&arrival, *ack));
-                Verdict::Taken
-            }
+            Packet::Ack(acks) => self.on_acks(&arrival, &acks.0),
             Packet::Freeze => {
                 self.stats.freezes += 1;
                 Verdict::Taken
@@ -135,7 +129,7 @@ impl Endpoint {
     /// for `id`.
     ///
     /// Only a live RPC with that very peer and port is ended, so that a forged notice must guess
-    /// an id. One whose response is here needs its peer no more.
+    /// an id.
     pub fn handle_unreachable(
         &mut self,
         now: Instant,
@@ -144,15 +138,9 @@ impl Endpoint {
         id: RpcId,
         error: Error,
     ) {
-        let key = match id.is_client() {
-            true => self.find_client(id),
-            false => self.find_server(id, to),
-        };
-        let is_meant = |rpc: &Rpc| {
-            let is_done = matches!(rpc.state, State::Done(_));
-            rpc.peer_addr == to && rpc.port == port && !is_done
-        };
-        match key.filter(|&key| self.rpcs.get(key).is_some_and(is_meant)) {
+        let peer = self.peers.find(to.ip);
+        let key = peer.and_then(|peer| self.find_rpc(id, peer, to.port));
+        match key.filter(|&key| self.rpcs.get(key).is_some_and(|rpc| rpc.port == port)) {
             Some(key) => self.abort(now, key, error),
             None => self.stats.unknown_rpc += 1,
         }
@@ -165,18 +153,25 @@ impl Endpoint {
     }
 
     /// The RPC a packet is for, if it comes from that RPC's peer.
-    #[inline]
-    fn find(&self, arrival: &Arrival) -> Option<RpcKey> {
-        if !arrival.id.is_client() {
-            return self.find_server(arrival.id, arrival.from);
+    fn find(&mut self, arrival: &Arrival) -> Option<RpcKey> {
+        let peer = self.peers.find(arrival.from.ip)?;
+        self.find_rpc(arrival.id, peer, arrival.from.port)
+    }
+
+    /// The RPC of that id, if it is one with that socket of that peer.
+    #[inline(always)]
+    fn find_rpc(&self, id: RpcId, peer: Key<Peer>, peer_port: u16) -> Option<RpcKey> {
+        if !id.is_client() {
+            return self.find_server(id, peer, peer_port);
         }
-        let key = self.find_client(arrival.id)?;
-        (self.rpcs.get(key)?.peer_addr == arrival.from).then_some(key)
+        let key = self.find_client(id)?;
+        let rpc = self.rpcs.get(key)?;
+        (rpc.peer == peer && rpc.peer_port == peer_port).then_some(key)
     }
 
     /// The peer a packet comes from, made known if it was not. Its link is asked for at once, so
     /// that the answer finds it.
-    #[inline]
+    #[inline(always)]
     fn sender(&mut self, arrival: &Arrival) -> Option<Key<Peer>> {
         let Some(key) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
             self.stats.peers_full += 1;
@@ -190,6 +185,7 @@ impl Endpoint {
         Some(key)
     }
 
+    #[inline(always)]
     fn on_data(&mut self, arrival: &Arrival, data: &Data, payload: &[u8]) -> Verdict {
         if !data.fits(payload.len()) {
             self.stats.bad_data += 1;
@@ -207,15 +203,23 @@ impl Endpoint {
             self.on_version(arrival, peer, data.cutoff_version);
         }
         if let Some(ack) = data.ack {
-            self.on_ack(arrival, ack);
+            self.on_ack(arrival.now, peer, ack);
         }
-        let key = match self.find(arrival) {
-            Some(key) => key,
-            None if arrival.id.is_client() => {
+        if arrival.id.is_client() {
+            let Some(key) = self.find_rpc(arrival.id, peer, arrival.from.port) else {
                 self.stats.unknown_rpc += 1;
                 return Verdict::Dropped;
-            }
-            None => match self.start_server(arrival, peer) {
+            };
+            return self.receive(arrival.now, key, data, payload);
+        }
+        let hash = self.server_hash(arrival.id, self.peers.get(peer));
+        let port = arrival.from.port;
+        let key = self.find_hashed(hash, |rpc| {
+            rpc.id == arrival.id && rpc.peer == peer && rpc.peer_port == port
+        });
+        let key = match key {
+            Some(key) => key,
+            None => match self.start_server(arrival, peer, hash) {
                 Ok(key) => key,
                 Err(verdict) => return verdict,
             },
@@ -228,7 +232,7 @@ impl Endpoint {
     fn refuse_too_long(&mut self, arrival: &Arrival) -> Verdict {
         self.stats.too_long += 1;
         if let Some(key) = self.find(arrival)
-            && let Some(State::Sending(_)) = self.rpcs.get(key).map(|rpc| &rpc.state)
+            && let Some(State::Sending) = self.rpcs.get(key).map(|rpc| rpc.state)
         {
             self.abort(arrival.now, key, Error::MessageTooLong);
         }
@@ -236,6 +240,8 @@ impl Endpoint {
     }
 
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
+    #[cold]
+    #[inline(never)]
     fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
         let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
         let peer = self.peers.get_mut(key);
@@ -254,7 +260,7 @@ impl Endpoint {
     }
 
     /// Whether a packet is a late one for a server RPC that is over; `hash` is the RPC's.
-    #[inline]
+    #[inline(always)]
     fn is_finished(&mut self, arrival: &Arrival, peer: Key<Peer>, hash: u64) -> bool {
         let peer = self.peers.get(peer);
         let (port, incarnation) = (arrival.from.port, peer.incarnation);
@@ -265,12 +271,17 @@ impl Endpoint {
     }
 
     /// Makes a server RPC for a request that is new.
-    fn start_server(&mut self, arrival: &Arrival, peer: Key<Peer>) -> Result<RpcKey, Verdict> {
+    #[inline(always)]
+    fn start_server(
+        &mut self,
+        arrival: &Arrival,
+        peer: Key<Peer>,
+        hash: u64,
+    ) -> Result<RpcKey, Verdict> {
         let Some(socket) = self.sockets.server_on(arrival.port) else {
             self.stats.unknown_port += 1;
             return Err(Verdict::PortUnreachable);
         };
-        let hash = self.server_hash(arrival.id, arrival.from.ip);
         if self.is_finished(arrival, peer, hash) {
             return Err(Verdict::Dropped);
         }
@@ -279,29 +290,20 @@ impl Endpoint {
             return Err(Verdict::Dropped);
         }
         let tick = self.wheel.tick();
-        let rpc = Rpc {
-            id: arrival.id,
-            peer,
-            peer_addr: arrival.from,
-            socket,
-            port: arrival.port,
-            tag: 0,
-            hash,
-            incarnation: self.peers.get(peer).incarnation,
-            heard_tick: tick,
-            asked_tick: tick,
-            ask_interval: self.params.resend_interval_ticks,
-            need_acks: 0,
-            sent_tick: tick,
-            state: State::Moving,
-        };
-        let Some(key) = self.rpcs.insert(rpc) else {
+        let Some((key, rpc)) = self.rpcs.enter() else {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
+        let (theirs, ours) = ((peer, arrival.from.port), (socket, arrival.port));
+        let ask_interval = self.params.resend_interval_ticks;
+        rpc.begin(arrival.id, theirs, ours, tick, ask_interval);
+        rpc.state = State::Incoming;
+        rpc.hash = hash;
+        let peer = self.peers.get_mut(peer);
+        peer.on_rpc(arrival.now);
+        rpc.incarnation = peer.incarnation;
         self.server_count += 1;
         self.servers.insert(hash, key.index());
-        self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
     }
 
@@ -374,7 +376,7 @@ impl Endpoint {
                 self.stats.unknown_port += 1;
                 return Verdict::PortUnreachable;
             }
-            let hash = self.server_hash(arrival.id, arrival.from.ip);
+            let hash = self.server_hash(arrival.id, self.peers.get(peer));
             if self.is_finished(arrival, peer, hash) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 return Verdict::Dropped;
@@ -406,12 +408,12 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
-        let State::Sending(out) = &mut rpc.state else {
+        if rpc.state != State::Sending {
             // Part of the response is here, so the notice is older than the truth.
             self.stats.late_unknowns += 1;
             return Verdict::Dropped;
-        };
-        if out.owe(0..out.sent, priority, tick, interval) {
+        }
+        if rpc.out.owe(0..rpc.out.sent, priority, tick, interval) {
             self.file_out(key);
         }
         Verdict::Taken
@@ -456,8 +458,8 @@ impl Endpoint {
             None
         };
         let missing = key.filter(|&key| {
-            let state = self.rpcs.get(key).map(|rpc| &rpc.state);
-            matches!(state, Some(State::Sending(_) | State::Receiving(..)))
+            let state = self.rpcs.get(key).map(|rpc| rpc.state);
+            matches!(state, Some(State::Sending | State::Receiving))
         });
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
@@ -477,17 +479,36 @@ impl Endpoint {
         Verdict::Taken
     }
 
+    /// Takes the acks of an ACK packet: of the RPC it names, and of others.
+    fn on_acks(&mut self, arrival: &Arrival, others: &[Ack]) -> Verdict {
+        let Some(peer) = self.peers.find(arrival.from.ip) else {
+            self.stats.unknown_rpc += 1;
+            return Verdict::Dropped;
+        };
+        let own = Ack {
+            client_id: arrival.id.peer_side(),
+            server_port: arrival.port,
+        };
+        self.on_ack(arrival.now, peer, own);
+        for &ack in others {
+            self.on_ack(arrival.now, peer, ack);
+        }
+        Verdict::Taken
+    }
+
     /// The client has the response: nothing of the RPC is needed any more but its name.
-    fn on_ack(&mut self, arrival: &Arrival, ack: Ack) {
+    #[inline(always)]
+    fn on_ack(&mut self, now: Instant, peer: Key<Peer>, ack: Ack) {
         let id = ack.client_id.peer_side();
-        let key = self.find_acked(id, arrival.from.ip, ack.server_port);
+        let hash = self.server_hash(id, self.peers.get(peer));
+        let key = self.find_hashed(hash, |rpc| {
+            rpc.id == id && rpc.peer == peer && rpc.port == ack.server_port
+        });
         match key.and_then(|key| self.rpcs.get_mut(key).map(|rpc| (key, rpc))) {
-            Some((key, rpc)) if matches!(rpc.state, State::Replying(_)) => {
-                if let State::Replying(out) = &mut rpc.state {
-                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
-                    self.tell_released(notify, Ok(()));
-                }
-                self.end(arrival.now, key);
+            Some((key, rpc)) if rpc.state == State::Replying => {
+                let notify = std::mem::take(&mut rpc.out.notify);
+                self.tell_released(notify, Ok(()));
+                self.end(now, key);
             }
             Some(_) => self.stats.out_of_place += 1,
             None => self.stats.unknown_rpc += 1,

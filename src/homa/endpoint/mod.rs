@@ -10,7 +10,8 @@ mod ticks;
 
 use std::collections::VecDeque;
 
-use crate::addr::{Addr, Ip};
+use crate::addr::Ip;
+use crate::arena::Arena;
 use crate::counters;
 use crate::error::Error;
 use crate::homa::control::{Body, Control, ControlQueue};
@@ -30,7 +31,7 @@ use crate::homa::timer::Wheel;
 use crate::keyed::Keyed;
 use crate::mem::Region;
 use crate::rng::Rng;
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
 
@@ -46,7 +47,7 @@ pub struct Endpoint {
     params: Params,
     region: Region,
     pool: Pool,
-    rpcs: Slots<Rpc>,
+    rpcs: Arena<Rpc>,
     /// Server RPCs by what their clients call them.
     servers: Table,
     server_count: u32,
@@ -77,6 +78,8 @@ pub struct Endpoint {
 #[must_use]
 pub enum Verdict {
     Taken,
+    /// It made a message whole.
+    Ready(Event),
     /// It changed nothing; a counter says why.
     Dropped,
     /// Nobody has the port it is for, and its sender should be told.
@@ -183,7 +186,7 @@ impl Endpoint {
         Ok(Self {
             pool,
             region,
-            rpcs: Slots::new(params.rpcs_max as usize),
+            rpcs: Arena::new(params.rpcs_max as usize),
             servers: Table::new(params.rpcs_max, keyed),
             server_count: 0,
             unacked: VecDeque::new(),
@@ -260,18 +263,14 @@ impl Endpoint {
         );
         let mut waiting = 0;
         for (key, rpc) in self.rpcs.iter() {
-            let (out, message) = match &rpc.state {
-                State::Sending(out) | State::Replying(out) => (Some(out), None),
-                State::Receiving(out, message) => (Some(out), Some(message)),
-                State::Incoming(message) => (None, Some(message)),
-                State::Done(_) | State::Requested(_) | State::InService => continue,
-                State::Moving => panic!("an RPC was left between two states"),
-            };
+            if matches!(rpc.state, State::Requested | State::InService) {
+                continue;
+            }
             assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
-            if let Some(out) = out {
+            if let Some(out) = rpc.msg_out() {
                 self.check_out(key, out);
             }
-            if let Some(message) = message {
+            if let Some(message) = &rpc.message {
                 check_in(message);
                 waiting += usize::from(rpc.is_waiting());
             }
@@ -292,6 +291,7 @@ impl Endpoint {
     }
 
     /// Bytes of payload in a full packet to `ip`.
+    #[inline(always)]
     fn cut_for(&self, ip: Ip) -> Cut {
         /// An IPv6 header is so much longer than an IPv4 one.
         const V6_EXTRA: u16 = 20;
@@ -304,46 +304,36 @@ impl Endpoint {
     }
 
     /// The client RPC that `id` names.
-    #[inline]
+    #[inline(always)]
     fn find_client(&self, id: RpcId) -> Option<RpcKey> {
         let slot = (id.0 >> 1) as u32 & ((1 << SLOT_BITS) - 1);
         let (key, rpc) = self.rpcs.at(slot)?;
         (rpc.id == id).then_some(key)
     }
 
-    /// The server RPC that `from` calls by `id`'s other side.
-    #[inline]
-    fn find_server(&self, id: RpcId, from: Addr) -> Option<RpcKey> {
-        self.find_hashed(self.server_hash(id, from.ip), id, from)
+    /// The server RPC that a client's socket knows as `id`'s other side.
+    #[inline(always)]
+    fn find_server(&self, id: RpcId, peer: Key<Peer>, peer_port: u16) -> Option<RpcKey> {
+        let hash = self.server_hash(id, self.peers.get(peer));
+        self.find_hashed(hash, |rpc| {
+            rpc.id == id && rpc.peer == peer && rpc.peer_port == peer_port
+        })
     }
 
-    #[inline]
-    fn find_hashed(&self, hash: u64, id: RpcId, from: Addr) -> Option<RpcKey> {
-        let slot = self.servers.find(hash, |slot| {
-            self.rpc_at(slot)
-                .is_some_and(|rpc| rpc.id == id && rpc.peer_addr == from)
-        })?;
-        self.rpcs.key_at(slot)
+    /// The server RPC filed under `hash` that `is_it` accepts.
+    #[inline(always)]
+    fn find_hashed(&self, hash: u64, is_it: impl Fn(&Rpc) -> bool) -> Option<RpcKey> {
+        let rpcs = &self.rpcs;
+        self.servers.find(hash, |slot| {
+            let (key, rpc) = rpcs.at(slot)?;
+            is_it(rpc).then_some(key)
+        })
     }
 
-    /// As [`Self::find_server`], for acks, which do not name the client's port.
-    fn find_acked(&self, id: RpcId, from: Ip, server_port: u16) -> Option<RpcKey> {
-        let slot = self.servers.find(self.server_hash(id, from), |slot| {
-            self.rpc_at(slot).is_some_and(|rpc| {
-                rpc.id == id && rpc.peer_addr.ip == from && rpc.port == server_port
-            })
-        })?;
-        self.rpcs.key_at(slot)
-    }
-
-    fn rpc_at(&self, slot: u32) -> Option<&Rpc> {
-        self.rpcs.at(slot).map(|(_, rpc)| rpc)
-    }
-
-    #[inline]
-    fn server_hash(&self, id: RpcId, from: Ip) -> u64 {
-        // Acks do not tell the client's port, so it is left out here.
-        self.servers.hash(from.0, 0, id.0)
+    /// Acks do not tell the client's port, so it does not count here.
+    #[inline(always)]
+    fn server_hash(&self, id: RpcId, peer: &Peer) -> u64 {
+        self.servers.hash(peer.place, id.0)
     }
 
     fn queue_control(&mut self, rpc: RpcKey, body: Body) {
@@ -365,6 +355,7 @@ impl Endpoint {
     }
 
     /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
+    #[inline(always)]
     fn file_out(&mut self, key: RpcKey) {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
@@ -405,6 +396,7 @@ impl Endpoint {
         }
     }
 
+    #[inline(always)]
     fn file_timer(&mut self, now: Instant, key: RpcKey, ticks: u32) {
         if self.wheel.is_empty() {
             // Idle time is no silence: the next tick is a whole one away.
@@ -413,56 +405,56 @@ impl Endpoint {
         self.wheel.file_in(key.index(), ticks);
     }
 
-    /// Ends an RPC: it is in no list any more, and what it held is given back.
+    /// Ends an RPC whose message out, if there still is one, is not wanted any more.
     fn end(&mut self, now: Instant, key: RpcKey) {
-        let Some(rpc) = self.rpcs.remove(key) else {
+        self.end_with(now, key, Error::Canceled);
+    }
+
+    /// Ends an RPC: it is in no list any more, and what it held is given back. Whoever waits for
+    /// the bytes of its message out is told `error`.
+    fn end_with(&mut self, now: Instant, key: RpcKey, error: Error) {
+        let Some(rpc) = self.rpcs.leave(key) else {
             return;
         };
+        let peer = self.peers.get_mut(rpc.peer);
+        peer.on_rpc_over(now);
         if !rpc.id.is_client() {
             self.server_count -= 1;
             self.servers.remove(rpc.hash, key.index());
             if rpc.was_handed_over() {
-                let place = self.peers.get(rpc.peer).place;
-                let name =
-                    finished_name(rpc.id, rpc.hash, rpc.peer_addr.port, rpc.incarnation, place);
+                let (port, life) = (rpc.peer_port, rpc.incarnation);
+                let name = finished_name(rpc.id, rpc.hash, port, life, peer.place);
                 self.stats.finished_overflow += u64::from(self.finished.insert(now, name));
             }
         }
-        let peer = self.peers.get_mut(rpc.peer);
-        peer.rpc_count -= 1;
-        peer.used_at = now;
-        self.outgoing.unfile(key);
-        match rpc.state {
-            State::Sending(out) | State::Replying(out) => self.drop_out(now, out),
-            State::Receiving(out, message) => {
-                // First it waits for pages no more: those of the request may come free.
-                self.drop_in(now, key, message);
-                self.drop_out(now, out);
-            }
-            State::Incoming(message) => self.drop_in(now, key, message),
-            State::Done(Ok(whole)) | State::Requested(whole) => {
-                self.release(now, whole.run);
-            }
-            State::Done(Err(_)) | State::InService | State::Moving => {}
+        if rpc.has_out() && !rpc.out.is_one_packet() {
+            self.outgoing.unfile(key);
         }
+        let request = (rpc.state == State::Requested).then_some(rpc.run);
+        let (message, (payload, notify)) = (rpc.message.take(), rpc.out.end());
+        if let Some(message) = message {
+            // First it waits for pages no more: those of the request may come free.
+            self.drop_in(now, key, &message);
+        }
+        if let Some(run) = request {
+            self.release(now, run);
+        }
+        self.tell_released(notify, Err(error));
+        self.drop_payload(now, payload);
     }
 
-    /// Gives back what an outgoing message held.
-    fn drop_out(&mut self, now: Instant, out: MsgOut) {
-        self.tell_released(out.notify, Err(Error::Canceled));
-        self.drop_payload(now, out.payload);
-    }
-
+    #[inline]
     fn drop_payload(&mut self, now: Instant, payload: Payload) {
         match payload {
             Payload::Buffer(buf) => drop(buf),
             Payload::Received { run, .. } => {
                 self.release(now, run);
             }
-            Payload::EmptyReply => {}
+            Payload::EmptyReply | Payload::Gone => {}
         }
     }
 
+    #[inline]
     fn tell_released(&mut self, notify: Notify, result: Result<(), Error>) {
         match notify {
             Notify::Never => {}
@@ -473,7 +465,7 @@ impl Endpoint {
     }
 
     /// Gives back what an incoming message held.
-    fn drop_in(&mut self, now: Instant, key: RpcKey, message: MsgIn) {
+    fn drop_in(&mut self, now: Instant, key: RpcKey, message: &MsgIn) {
         if let Some(grantee) = message.grantee {
             self.grants.on_gone(grantee);
         }
@@ -481,7 +473,7 @@ impl Endpoint {
             Place::Run(run) => {
                 self.release(now, run);
             }
-            Place::Waiting => self.pool.stop_waiting(waiter(key, &message)),
+            Place::Waiting => self.pool.stop_waiting(waiter(key, message)),
         }
     }
 }

@@ -26,7 +26,7 @@ struct Piece {
 }
 
 /// Writes a DATA packet, header and payload, and tells its length.
-#[inline]
+#[inline(always)]
 fn write_data(
     common: &Common,
     cutoff_version: u16,
@@ -61,6 +61,7 @@ fn write_data(
             region.read((base + skip) as usize + start, payload);
         }
         Payload::EmptyReply => payload.fill(0),
+        Payload::Gone => return None,
     }
     Some((DATA_LEN + end - start) as u16)
 }
@@ -77,13 +78,14 @@ impl Endpoint {
     ///
     /// Control packets go first, but never two in a row while there is something else; then
     /// grants, then data in the order of `outgoing`.
-    #[inline]
+    #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         let sent = self.poll_packet(now, room)?;
         self.stats.packets_out += 1;
         Some(sent)
     }
 
+    #[inline(always)]
     fn poll_packet(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         // Strangers can make us answer without end, so messages get every other packet.
         let sent = match std::mem::take(&mut self.was_control) {
@@ -103,6 +105,7 @@ impl Endpoint {
     }
 
     /// The next grant, or else the next packet of a message of ours.
+    #[inline(always)]
     fn poll_message(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         while let Some(decision) = self.grants.poll() {
             if let Some(sent) = self.emit_grant(decision, room) {
@@ -121,6 +124,7 @@ impl Endpoint {
     }
 
     /// Sends the next packet of a message, and moves the message on.
+    #[inline(always)]
     fn emit_new(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
@@ -173,7 +177,7 @@ impl Endpoint {
     }
 
     /// The last byte of a message went out.
-    #[inline]
+    #[inline(always)]
     fn on_sent(&mut self, now: Instant, key: RpcKey, is_client: bool) {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
@@ -207,6 +211,7 @@ impl Endpoint {
         None
     }
 
+    #[inline(never)]
     fn emit_retransmit(&mut self, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let rpc = self.rpcs.get_mut(key)?;
         let (common, peer) = (rpc.common(), self.peers.get(rpc.peer));
@@ -237,12 +242,13 @@ impl Endpoint {
         })
     }
 
+    #[inline(never)]
     fn emit_grant(&mut self, decision: Decision, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
-        let message = rpc.msg_in_mut()?;
+        let message = rpc.message.as_mut()?;
         // The sender may have announced more than we counted.
         message.granted = message.granted.max(decision.offset);
         let link = self.link_for_control(peer)?;
@@ -259,6 +265,7 @@ impl Endpoint {
         })
     }
 
+    #[inline(never)]
     fn emit_control(&mut self, control: &Control, room: &mut [u8]) -> Option<Sent> {
         let link = self.link_for_control(control.peer)?;
         let stats = &mut self.stats;

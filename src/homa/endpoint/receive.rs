@@ -1,16 +1,19 @@
 //! Messages as they come in: pages for them, their bytes, and the end of it.
 
-use crate::homa::event::{Event, Notify, RpcKey, RunKey};
+use crate::addr::Addr;
+use crate::homa::event::{Event, Message, RpcKey, RunKey};
 use crate::homa::msg_in::{MsgIn, Place};
-use crate::homa::msg_out::MsgOut;
-use crate::homa::rpc::{Rpc, State, Whole};
+use crate::homa::peer::{Peer, SAVED_ACKS_MAX};
+use crate::homa::rpc::State;
+use crate::slots::Key;
 use crate::time::Instant;
-use crate::wire::homa::{Data, Resend};
+use crate::wire::homa::{Ack, Common, Data, Resend};
 
-use super::{Body, Endpoint, Verdict, waiter};
+use super::{Body, Control, Endpoint, Verdict, waiter};
 
 impl Endpoint {
     /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
+    #[inline(always)]
     pub(super) fn receive(
         &mut self,
         now: Instant,
@@ -25,8 +28,8 @@ impl Endpoint {
         rpc.heard_tick = tick;
         rpc.ask_interval = self.params.resend_interval_ticks;
         match rpc.state {
-            State::Receiving(..) | State::Incoming(_) => {}
-            State::Sending(_) | State::Moving => {
+            State::Receiving | State::Incoming if rpc.message.is_some() => {}
+            State::Sending | State::Receiving | State::Incoming => {
                 if payload.len() == data.message_length as usize
                     && let Some(run) = self.pool.alloc(data.message_length)
                 {
@@ -34,7 +37,7 @@ impl Endpoint {
                 }
                 self.start_receiving(now, key, data, payload.len());
             }
-            State::Done(_) | State::Requested(_) | State::InService | State::Replying(_) => {
+            State::Requested | State::InService | State::Replying => {
                 self.stats.duplicates += 1;
                 return Verdict::Dropped;
             }
@@ -43,23 +46,24 @@ impl Endpoint {
     }
 
     /// The first packet of a longer message, or of one that finds no room.
+    #[inline(never)]
     fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
         let message = self.start_message(now, key, data, payload_len);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
-        match std::mem::replace(&mut rpc.state, State::Moving) {
-            State::Sending(mut out) => {
-                self.request_arrived(key, &mut out);
-                self.set_state(key, State::Receiving(out, message));
-            }
-            State::Moving => self.set_state(key, State::Incoming(message)),
-            state => unreachable!("a message began in {state:?}"),
+        rpc.message = Some(message);
+        if rpc.state == State::Sending {
+            rpc.state = State::Receiving;
+            // The first byte of a response shows that the server has the whole request.
+            let notify = std::mem::take(&mut rpc.out.notify);
+            self.outgoing.unfile(key);
+            self.tell_released(notify, Ok(()));
         }
     }
 
     /// A message of one packet is whole at once: it needs no account of what is missing.
-    #[inline]
+    #[inline(always)]
     fn receive_whole(
         &mut self,
         now: Instant,
@@ -71,38 +75,25 @@ impl Endpoint {
         if let Some((offset, _)) = self.pool.place(run) {
             self.region.write(offset as usize, payload);
         }
-        self.outgoing.unfile(key);
         let empty_reply = data.empty_reply && payload.len() == 1;
-        self.complete(now, key, Whole { run, empty_reply });
-        Verdict::Taken
-    }
-
-    fn set_state(&mut self, key: RpcKey, state: State) {
-        if let Some(rpc) = self.rpcs.get_mut(key) {
-            rpc.state = state;
-        }
-    }
-
-    /// The first byte of a response shows that the server has the whole request.
-    fn request_arrived(&mut self, key: RpcKey, out: &mut MsgOut) {
-        self.outgoing.unfile(key);
-        self.tell_released(std::mem::replace(&mut out.notify, Notify::Never), Ok(()));
+        self.complete(now, key, run, empty_reply)
     }
 
     /// Sets up the first packet's message: its pages, and what may come without a grant.
+    #[inline(never)]
     fn start_message(
         &mut self,
         now: Instant,
         key: RpcKey,
         data: &Data,
         payload_len: usize,
-    ) -> MsgIn {
+    ) -> Box<MsgIn> {
         let len = data.message_length;
         let place = match self.alloc_run(now, len) {
             Some(run) => Place::Run(run),
             None => Place::Waiting,
         };
-        let mut message = MsgIn::new(len, data.incoming, now, place);
+        let mut message = Box::new(MsgIn::new(len, data.incoming, now, place));
         message.empty_reply = data.empty_reply && len == 1;
         if payload_len < len as usize {
             self.file_timer(now, key, self.params.resend_ticks);
@@ -133,9 +124,10 @@ impl Endpoint {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn store(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+        let rpc = self.rpcs.get_mut(key);
+        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
         let range = data.offset..data.offset + payload.len() as u32;
@@ -168,49 +160,111 @@ impl Endpoint {
             self.grants.on_data(grantee, message.received);
         }
         if message.is_whole() {
-            let whole = Whole {
-                run,
-                empty_reply: message.empty_reply,
-            };
-            if let Some(grantee) = message.grantee {
+            let (grantee, empty_reply) = (message.grantee, message.empty_reply);
+            if let Some(grantee) = grantee {
                 self.grants.on_gone(grantee);
             }
-            self.complete(now, key, whole);
+            return self.complete(now, key, run, empty_reply);
         }
         Verdict::Taken
     }
 
     /// A message is whole: the user is told.
-    fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) {
+    #[inline(always)]
+    fn complete(&mut self, now: Instant, key: RpcKey, run: RunKey, empty_reply: bool) -> Verdict {
         let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
+            return Verdict::Dropped;
+        };
+        if rpc.id.is_client() {
+            return self.end_with_response(now, key, run, empty_reply);
+        }
+        rpc.state = State::Requested;
+        rpc.run = run;
+        rpc.empty_reply = empty_reply;
+        rpc.message = None;
+        self.stats.requests_in += 1;
+        Verdict::Ready(Event::Request {
+            socket: rpc.socket,
+            rpc: key,
+        })
+    }
+
+    /// The response is whole: nothing of the RPC is needed any more, and a later packet will tell
+    /// the server so. Rule PE-07.
+    #[inline(always)]
+    fn end_with_response(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        run: RunKey,
+        empty_reply: bool,
+    ) -> Verdict {
+        let Some((offset, len)) = self.pool.place(run) else {
+            return Verdict::Dropped;
+        };
+        let Some(rpc) = self.rpcs.leave(key) else {
+            return Verdict::Dropped;
+        };
+        let peer = self.peers.get_mut(rpc.peer);
+        peer.on_rpc_over(now);
+        let message = Message {
+            run,
+            offset,
+            len,
+            rpc: key,
+            id: rpc.id,
+            peer: Addr::new(peer.ip, rpc.peer_port),
+            empty_reply,
         };
         let (socket, tag) = (rpc.socket, rpc.tag);
-        if rpc.id.is_client() {
-            match std::mem::replace(&mut rpc.state, State::Done(Ok(whole))) {
-                State::Sending(mut out) | State::Receiving(mut out, _) => {
-                    // The response shows that the server had the whole request.
-                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
-                    self.tell_released(notify, Ok(()));
-                    self.drop_payload(now, out.payload);
-                }
-                State::Done(_)
-                | State::Incoming(_)
-                | State::Requested(_)
-                | State::InService
-                | State::Replying(_)
-                | State::Moving => {}
+        rpc.message = None;
+        if !rpc.out.is_one_packet() {
+            self.outgoing.unfile(key);
+        }
+        let (payload, notify) = rpc.out.end();
+        let ack = Ack {
+            client_id: rpc.id,
+            server_port: rpc.peer_port,
+        };
+        if peer.save_ack(ack).is_err() {
+            let (peer, common) = (rpc.peer, rpc.common());
+            self.send_acks(peer, common);
+        }
+        // The response shows that the server had the whole request.
+        self.tell_released(notify, Ok(()));
+        self.drop_payload(now, payload);
+        self.stats.responses += 1;
+        Verdict::Ready(Event::Response {
+            socket,
+            tag,
+            message,
+        })
+    }
+
+    /// Sends the ack that found no room, and saved ones so that the next finds some.
+    #[cold]
+    fn send_acks(&mut self, peer: Key<Peer>, common: Common) {
+        self.queue(Control {
+            peer,
+            common,
+            body: Body::Ack,
+        });
+        // Each ACK packet names one RPC in its header and takes up to five of the saved acks.
+        const { assert!(SAVED_ACKS_MAX == 16) };
+        for _ in 0..2 {
+            if let Some(ack) = self.peers.get_mut(peer).take_ack() {
+                let (id, dport) = (ack.client_id, ack.server_port);
+                let common = Common {
+                    id,
+                    dport,
+                    ..common
+                };
+                self.queue(Control {
+                    peer,
+                    common,
+                    body: Body::Ack,
+                });
             }
-            self.stats.responses += 1;
-            self.events.push_back(Event::Done {
-                socket,
-                rpc: key,
-                tag,
-            });
-        } else {
-            rpc.state = State::Requested(whole);
-            self.stats.requests_in += 1;
-            self.events.push_back(Event::Request { socket, rpc: key });
         }
     }
 
@@ -225,7 +279,7 @@ impl Endpoint {
             };
             rpc.heard_tick = tick;
             rpc.asked_tick = tick;
-            let Some(message) = rpc.msg_in_mut() else {
+            let Some(message) = &mut rpc.message else {
                 debug_assert!(false, "an RPC without a message still waited");
                 self.pool.release(run);
                 continue;

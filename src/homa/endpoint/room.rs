@@ -36,9 +36,9 @@ impl Endpoint {
         /// RPCs looked at, at most.
         const LOOKS_MAX: usize = 64;
         self.trim_unacked();
-        let fits = |key: &RpcKey| match self.rpcs.get(*key).map(|rpc| &rpc.state) {
-            Some(State::Replying(out)) => is_fit(out),
-            Some(_) | None => false,
+        let fits = |key: &RpcKey| {
+            let rpc = self.rpcs.get(*key);
+            rpc.is_some_and(|rpc| rpc.state == State::Replying && is_fit(&rpc.out))
         };
         let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
         let Some(key) = found.and_then(|place| self.unacked.remove(place)) else {

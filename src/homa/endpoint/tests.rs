@@ -6,9 +6,9 @@ mod hostile;
 mod identity;
 
 use super::*;
-use crate::addr::{LinkId, Meta};
+use crate::addr::{Addr, LinkId, Meta};
+use crate::homa::Message;
 use crate::homa::event::SocketKey;
-use crate::homa::{Message, Outcome};
 use crate::time::Duration;
 use crate::wire::homa::{self as wire, Ack, Common, Data, Packet, Placement, Resend};
 
@@ -43,7 +43,8 @@ impl Rig {
 
     /// Takes a packet whose sender knows its RPC as `id`; false if it was dropped.
     fn hear_on(&mut self, port: u16, from: Addr, id: u64, packet: &Packet<'_>) -> bool {
-        self.verdict_on(port, from, id, packet) == Verdict::Taken
+        let verdict = self.verdict_on(port, from, id, packet);
+        !matches!(verdict, Verdict::Dropped | Verdict::PortUnreachable)
     }
 
     fn verdict(&mut self, from: Addr, id: u64, packet: &Packet<'_>) -> Verdict {
@@ -65,6 +66,9 @@ impl Rig {
         let verdict = self.homa.handle_packet(self.now, &meta, &bytes[..len]);
         self.resolve();
         self.homa.check();
+        if let Verdict::Ready(event) = verdict {
+            self.homa.keep_event(event);
+        }
         verdict
     }
 
@@ -119,10 +123,7 @@ impl Rig {
     fn serve(&mut self) -> Option<Message> {
         while let Some(event) = self.homa.poll_event() {
             if let Event::Request { rpc, .. } = event {
-                match self.homa.take(self.now, rpc) {
-                    Some(Outcome::Request(message)) => return Some(message),
-                    outcome => panic!("{outcome:?}"),
-                }
+                return Some(self.homa.take(rpc).expect("a request that is there"));
             }
         }
         None
@@ -168,16 +169,13 @@ impl Rig {
     /// How the only client RPC that is done ended.
     fn outcome(&mut self) -> Option<Result<u32, Error>> {
         let event = self.homa.poll_event()?;
-        let Event::Done { rpc, .. } = event else {
-            panic!("{event:?}");
-        };
-        match self.homa.take(self.now, rpc)? {
-            Outcome::Response(message) => {
+        match event {
+            Event::Response { message, .. } => {
                 assert!(self.homa.release(self.now, message.run));
                 Some(Ok(message.len))
             }
-            Outcome::Failed { error, .. } => Some(Err(error)),
-            Outcome::Request(message) => panic!("{message:?}"),
+            Event::Failed { error, .. } => Some(Err(error)),
+            Event::Request { .. } | Event::Released { .. } => panic!("{event:?}"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Peers, links and users at their worst moments, packet by packet.
 
 use super::*;
-use crate::addr::{LinkId, Meta};
-use crate::homa::event::{Outcome, RunKey, SocketKey};
+use crate::addr::{Addr, LinkId, Meta};
+use crate::homa::event::{RunKey, SocketKey};
 use crate::homa::pool::BPAGE_LEN;
 use crate::mem::Buffers;
 use crate::time::Duration;
@@ -63,7 +63,11 @@ impl Hand {
             from: PEER,
             to: OWN,
         };
-        self.homa.handle_packet(self.now, &meta, &bytes[..len])
+        let verdict = self.homa.handle_packet(self.now, &meta, &bytes[..len]);
+        if let Verdict::Ready(event) = verdict {
+            self.homa.keep_event(event);
+        }
+        verdict
     }
 
     fn data(&mut self, id: u64, data: Data, payload_len: usize) -> Verdict {
@@ -79,17 +83,15 @@ impl Hand {
         let _ = self.data(id, data, 100);
         self.events().into_iter().find_map(|event| match event {
             Event::Request { rpc, .. } => Some(rpc),
-            Event::Done { .. } | Event::Released { .. } => None,
+            _ => None,
         })
     }
 
     /// A request of one packet that the user has taken; the bytes are the user's.
     fn taken(&mut self, id: u64) -> (RpcKey, RunKey) {
         let rpc = self.request(id, VERSION).unwrap();
-        match self.homa.take(self.now, rpc) {
-            Some(Outcome::Request(message)) => (rpc, message.run),
-            outcome => panic!("{outcome:?}"),
-        }
+        let message = self.homa.take(rpc).expect("a request that is there");
+        (rpc, message.run)
     }
 
     fn send(&mut self, payload: Payload, notify: Notify) -> (RpcKey, RpcId) {
@@ -184,7 +186,7 @@ fn a_request_of_a_peers_earlier_life_is_never_answered() {
     let again = hand.request(2, 0).unwrap();
     assert_ne!(again, in_service);
     assert_eq!((hand.homa.stats().restarts, hand.homa.rpc_count()), (1, 1));
-    assert!(hand.homa.take(hand.now, waiting).is_none());
+    assert!(hand.homa.take(waiting).is_none());
     let response = hand.buffer(100);
     let replied = hand
         .homa
@@ -229,15 +231,15 @@ fn rpcs_that_ended_do_not_add_up_at_a_peer_without_a_link() {
 #[test]
 fn a_link_that_fails_takes_no_response_that_is_here() {
     let mut hand = Hand::linked(4, |_| ());
-    let (rpc, id) = hand.send(hand.buffer(3000), Notify::Never);
+    let (_, id) = hand.send(hand.buffer(3000), Notify::Never);
     hand.sent();
     hand.homa.handle_peer_lost(PEER);
     let _ = hand.packet(id.0 | 1, &RESEND);
     let _ = hand.data(id.0 | 1, data(100, 0), 100);
     hand.homa
         .handle_peer_failed(hand.now, PEER, Error::HostUnreachable);
-    let outcome = hand.homa.take(hand.now, rpc);
-    assert!(matches!(outcome, Some(Outcome::Response(_))), "{outcome:?}");
+    let events = hand.events();
+    assert!(matches!(events[..], [Event::Response { .. }]), "{events:?}");
 }
 
 #[test]
@@ -276,17 +278,17 @@ fn a_response_that_waits_for_pages_is_not_asked_for_but_its_server_hears_of_us()
 #[test]
 fn a_message_longer_than_all_pages_is_refused_and_not_waited_for() {
     let mut hand = Hand::linked(2, |_| ());
-    let (rpc, id) = hand.send(hand.buffer(1), Notify::Never);
+    let (_, id) = hand.send(hand.buffer(1), Notify::Never);
     hand.sent();
     let len = 2 * BPAGE_LEN + 1;
     let _ = hand.data(2, data(len, 0), 1000);
     assert_eq!((hand.homa.rpc_count(), hand.homa.stats().too_long), (1, 1));
     let _ = hand.data(id.0 | 1, data(len, 0), 1000);
     let failed = Error::MessageTooLong;
-    let outcome = hand.homa.take(hand.now, rpc);
+    let events = hand.events();
     assert!(
-        matches!(outcome, Some(Outcome::Failed { error, .. }) if error == failed),
-        "{outcome:?}"
+        matches!(events[..], [Event::Failed { error, .. }] if error == failed),
+        "{events:?}"
     );
 }
 
@@ -323,7 +325,7 @@ fn cutoffs_without_a_version_are_not_taken() {
 fn a_message_without_pages_is_given_up_in_the_end() {
     let mut hand = Hand::linked(1, |params| params.need_ack_give_up_ticks = 300);
     hand.taken(2);
-    let (rpc, id) = hand.send(hand.buffer(1), Notify::Never);
+    let (_, id) = hand.send(hand.buffer(1), Notify::Never);
     hand.sent();
     let _ = hand.data(id.0 | 1, data(BPAGE_LEN, 0), 1000);
     let _ = hand.data(4, data(BPAGE_LEN, 0), 1000);
@@ -338,10 +340,15 @@ fn a_message_without_pages_is_given_up_in_the_end() {
     hand.live(30);
     let _ = hand.packet(4, &RESEND);
     assert_eq!(hand.sent(), [""; 0]);
-    let failed = hand.homa.take(hand.now, rpc);
-    let error = Error::NoMemory;
+    let events = hand.events();
     assert!(
-        matches!(failed, Some(Outcome::Failed { error: told, .. }) if told == error),
-        "{failed:?}"
+        matches!(
+            events[..],
+            [Event::Failed {
+                error: Error::NoMemory,
+                ..
+            }]
+        ),
+        "{events:?}"
     );
 }

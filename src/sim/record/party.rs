@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::Scenario;
 use crate::addr::Addr;
 use crate::error::Error;
-use crate::homa::{Endpoint, Event, Message, Notify, Outcome, Payload, RpcKey, SocketKey};
+use crate::homa::{Endpoint, Event, Message, Notify, Payload, RpcKey, SocketKey};
 use crate::mem::Buffers;
 use crate::sim::App;
 use crate::time::{Duration, Instant};
@@ -28,12 +28,12 @@ pub(super) struct Client {
     socket: Option<SocketKey>,
     buffers: Buffers,
     started: u32,
-    /// RPCs begun and not done.
-    open: Vec<RpcKey>,
+    /// RPCs begun and not done, by their tags.
+    open: Vec<(u64, RpcKey)>,
     /// When the next one may begin.
     next_at: Instant,
-    /// Done, but not looked at.
-    unseen: Vec<RpcKey>,
+    /// Responses not looked at.
+    unseen: Vec<(u64, Message)>,
     is_away: bool,
     pub(super) ends: Vec<Result<(), Error>>,
 }
@@ -74,7 +74,7 @@ impl Client {
     }
 
     pub(super) fn abort(&mut self, now: Instant, homa: &mut Endpoint) {
-        for &rpc in &self.open {
+        for &(_, rpc) in &self.open {
             homa.abort(now, rpc, Error::Canceled);
         }
     }
@@ -82,8 +82,8 @@ impl Client {
     /// Looks at what came while it was away.
     pub(super) fn come_back(&mut self, now: Instant, homa: &mut Endpoint) {
         self.is_away = false;
-        for rpc in std::mem::take(&mut self.unseen) {
-            self.finish(now, homa, rpc);
+        for (tag, message) in std::mem::take(&mut self.unseen) {
+            self.finish(now, homa, tag, &message);
         }
     }
 
@@ -96,26 +96,25 @@ impl Client {
         let head_len = head.len().min(bytes.len());
         bytes[..head_len].copy_from_slice(&head[..head_len]);
         let payload = Payload::Buffer(buf);
-        let asked = homa.send_request(now, socket, self.to, payload, 0, Notify::Never);
-        self.open.push(asked.expect("there is room for it").0);
+        let tag = u64::from(self.started);
+        let asked = homa.send_request(now, socket, self.to, payload, tag, Notify::Never);
+        self.open
+            .push((tag, asked.expect("there is room for it").0));
         self.started += 1;
         self.next_at = now + self.scenario.pause;
     }
 
-    fn finish(&mut self, now: Instant, homa: &mut Endpoint, rpc: RpcKey) {
-        let end = match homa.take(now, rpc) {
-            Some(Outcome::Response(message)) => {
-                let bytes = read(homa, &message);
-                let mut expected = vec![0; self.scenario.response_bytes as usize];
-                fill(&mut expected, 5, 1);
-                assert!(bytes == expected, "the response has wrong bytes");
-                homa.release(now, message.run);
-                Ok(())
-            }
-            Some(Outcome::Failed { error, .. }) => Err(error),
-            outcome => panic!("a client RPC ended with {outcome:?}"),
-        };
-        self.open.retain(|&open| open != rpc);
+    fn finish(&mut self, now: Instant, homa: &mut Endpoint, tag: u64, message: &Message) {
+        let bytes = read(homa, message);
+        let mut expected = vec![0; self.scenario.response_bytes as usize];
+        fill(&mut expected, 5, 1);
+        assert!(bytes == expected, "the response has wrong bytes");
+        homa.release(now, message.run);
+        self.end(tag, Ok(()));
+    }
+
+    fn end(&mut self, tag: u64, end: Result<(), Error>) {
+        self.open.retain(|&(open, _)| open != tag);
         self.ends.push(end);
     }
 }
@@ -184,13 +183,14 @@ impl App for Party {
 
     fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: Event) {
         match (&mut *self, event) {
-            (Self::Client(client), Event::Done { rpc, .. }) if client.is_away => {
-                client.unseen.push(rpc);
-            }
-            (Self::Client(client), Event::Done { rpc, .. }) => client.finish(now, homa, rpc),
+            (Self::Client(client), Event::Response { tag, message, .. }) => match client.is_away {
+                true => client.unseen.push((tag, message)),
+                false => client.finish(now, homa, tag, &message),
+            },
+            (Self::Client(client), Event::Failed { tag, error, .. }) => client.end(tag, Err(error)),
             (Self::Server(server), Event::Request { rpc, .. }) => {
                 // A client may take a request back with a packet of the same burst.
-                if let Some(Outcome::Request(message)) = homa.take(now, rpc) {
+                if let Some(message) = homa.take(rpc) {
                     let end = now + server.scenario.service;
                     server.serving.push_back((end, message));
                 }

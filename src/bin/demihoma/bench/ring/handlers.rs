@@ -3,7 +3,7 @@
 use demihoma::device::Device;
 use demihoma::dpdk::{Clock, Port};
 use demihoma::error::Error;
-use demihoma::homa::{Endpoint, Event, Notify, Outcome, Payload, SocketKey};
+use demihoma::homa::{Endpoint, Event, Notify, Payload, SocketKey};
 use demihoma::mem::{Buf, Buffers};
 use demihoma::runtime::Poller;
 use demihoma::time::Instant;
@@ -124,11 +124,8 @@ impl Client<'_> {
 
     #[inline]
     fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: Event) {
-        let Event::Done { rpc, .. } = event else {
-            return;
-        };
-        match homa.take(now, rpc) {
-            Some(Outcome::Response(message)) => {
+        match event {
+            Event::Response { message, .. } => {
                 if !is_right(homa, message.offset, message.len, self.response) {
                     self.failure = Some(Error::Device);
                 }
@@ -140,8 +137,8 @@ impl Client<'_> {
                     self.failure = Some(error);
                 }
             }
-            Some(Outcome::Failed { error, .. }) => self.failure = Some(error),
-            Some(Outcome::Request(_)) | None => {}
+            Event::Failed { error, .. } => self.failure = Some(error),
+            Event::Request { .. } | Event::Released { .. } => {}
         }
     }
 }
@@ -158,7 +155,7 @@ fn answer_with(
     let Event::Request { rpc, .. } = event else {
         return Ok(());
     };
-    let Some(Outcome::Request(message)) = homa.take(now, rpc) else {
+    let Some(message) = homa.take(rpc) else {
         return Ok(());
     };
     if !is_right(homa, message.offset, message.len, request) {
