@@ -38,8 +38,7 @@ impl Endpoint {
                 self.start_receiving(now, key, data, payload.len());
             }
             State::Requested | State::InService | State::Replying => {
-                self.stats.duplicates += 1;
-                return Verdict::Dropped;
+                return self.drop_duplicate(data);
             }
         }
         self.store(now, key, data, payload)
@@ -72,6 +71,7 @@ impl Endpoint {
         payload: &[u8],
         run: RunKey,
     ) -> Verdict {
+        self.stats.retransmits_used += u64::from(data.retransmit);
         if let Some((offset, _)) = self.pool.place(run) {
             self.region.write(offset as usize, payload);
         }
@@ -153,9 +153,9 @@ impl Endpoint {
             return Verdict::Dropped;
         }
         if message.received == before {
-            self.stats.duplicates += 1;
-            return Verdict::Dropped;
+            return self.drop_duplicate(data);
         }
+        self.stats.retransmits_used += u64::from(data.retransmit);
         if let Some(grantee) = message.grantee {
             self.grants.on_data(grantee, message.received);
         }
@@ -167,6 +167,15 @@ impl Endpoint {
             return self.complete(now, key, run, empty_reply);
         }
         Verdict::Taken
+    }
+
+    /// Rule IN-16: a duplicate of the network's making, or of ours.
+    fn drop_duplicate(&mut self, data: &Data) -> Verdict {
+        match data.retransmit {
+            true => self.stats.retransmits_late += 1,
+            false => self.stats.duplicates += 1,
+        }
+        Verdict::Dropped
     }
 
     /// A message is whole: the user is told.

@@ -1,9 +1,13 @@
 //! One endpoint, driven by hand: packets go in, time passes tick by tick, packets come out.
 
+mod answers;
 mod asking;
+mod ends;
 mod greed;
 mod hostile;
 mod identity;
+mod incoming;
+mod sending;
 
 use super::*;
 use crate::addr::{Addr, LinkId, Meta};
@@ -107,16 +111,33 @@ impl Rig {
 
     /// What is sent now.
     fn sent(&mut self) -> Vec<Out> {
+        let packets = self.packets();
+        let parsed = packets.iter().map(|(_, packet)| wire::parse(packet));
+        let outs = parsed.map(|parsed| parsed.unwrap());
+        outs.map(|(common, packet)| Out::new(common, &packet))
+            .collect()
+    }
+
+    /// As [`Self::sent`]: each packet's priority and its bytes.
+    fn packets(&mut self) -> Vec<(u8, Vec<u8>)> {
         self.resolve();
         let mut room = [0; 1600];
-        let mut outs = Vec::new();
+        let mut packets = Vec::new();
         while let Some(sent) = self.homa.poll_transmit(self.now, &mut room) {
-            let packet = &room[..usize::from(sent.len)];
-            let (common, packet) = wire::parse(packet).unwrap();
-            outs.push(Out::new(common, &packet));
+            packets.push((sent.priority, room[..usize::from(sent.len)].to_vec()));
         }
         self.homa.check();
-        outs
+        packets
+    }
+
+    /// The DATA among what is sent now: priority and header of each.
+    fn data_sent(&mut self) -> Vec<(u8, Data)> {
+        let packets = self.packets();
+        let data = packets.iter().filter_map(|(priority, packet)| {
+            let (_, data, _) = wire::parse_data(packet)?;
+            Some((*priority, data))
+        });
+        data.collect()
     }
 
     /// Takes the next request that was announced, and so begins its service.
