@@ -188,7 +188,11 @@ impl Judge {
                 let rpc = rpc.ok_or("about an RPC that nobody named")?;
                 match packet {
                     Packet::Grant(grant) => rpc.rule_grant(&self.params, grant),
-                    Packet::Resend(resend) => rpc.rule_resend(now, resend),
+                    Packet::Resend(resend) => {
+                        let top = self.params.num_priorities - 1;
+                        ensure(resend.priority == top, "a RESEND below the highest level")?;
+                        rpc.rule_resend(now, resend)
+                    }
                     Packet::Unknown => rpc.rule_unknown(),
                     Packet::Busy => rpc.rule_busy(),
                     _ => rpc.rule_need_ack(now, &self.params),

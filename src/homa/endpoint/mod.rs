@@ -191,7 +191,7 @@ impl Endpoint {
             pool,
             region,
             rpcs: Arena::new(params.rpcs_max as usize),
-            servers: Table::new(params.rpcs_max, keyed),
+            servers: Table::new(keyed),
             server_count: 0,
             unacked: VecDeque::new(),
             peers: Peers::new(params.peers_max, peer_idle, keyed),
@@ -424,7 +424,7 @@ impl Endpoint {
         peer.on_rpc_over(now);
         if !rpc.id.is_client() {
             self.server_count -= 1;
-            self.servers.remove(rpc.hash, key.index());
+            self.servers.remove(key.index());
             if rpc.was_handed_over() {
                 let (port, life) = (rpc.peer_port, rpc.incarnation);
                 let name = finished_name(rpc.id, rpc.hash, port, life, peer.place);

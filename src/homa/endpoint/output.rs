@@ -169,11 +169,7 @@ impl Endpoint {
             self.on_sent(now, key, is_client);
         }
         self.stats.data_out += 1;
-        Some(Sent {
-            len,
-            link,
-            priority,
-        })
+        Sent::new(len, link, priority)
     }
 
     /// The last byte of a message went out.
@@ -235,11 +231,7 @@ impl Endpoint {
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
         self.stats.retransmits_out += 1;
-        Some(Sent {
-            len,
-            link,
-            priority,
-        })
+        Sent::new(len, link, priority)
     }
 
     #[inline(never)]
@@ -258,11 +250,7 @@ impl Endpoint {
         }
         .emit(&common, room);
         self.stats.grants_out += 1;
-        Some(Sent {
-            len: len as u16,
-            link,
-            priority: self.params.num_priorities - 1,
-        })
+        Sent::new(len as u16, link, self.params.num_priorities - 1)
     }
 
     #[inline(never)]
@@ -303,11 +291,7 @@ impl Endpoint {
             }
         };
         let len = wire::emit(&control.common, &packet, room);
-        Some(Sent {
-            len: len as u16,
-            link,
-            priority: self.params.num_priorities - 1,
-        })
+        Sent::new(len as u16, link, self.params.num_priorities - 1)
     }
 
     /// The link for a packet that may get lost: if it is not known, it is asked for, and the

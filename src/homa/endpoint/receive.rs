@@ -18,7 +18,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         key: RpcKey,
-        data: &Data,
+        data: Data,
         payload: &[u8],
     ) -> Verdict {
         let tick = self.wheel.tick();
@@ -38,7 +38,7 @@ impl Endpoint {
                 self.start_receiving(now, key, data, payload.len());
             }
             State::Requested | State::InService | State::Replying => {
-                return self.drop_duplicate(data);
+                return self.drop_duplicate(&data);
             }
         }
         self.store(now, key, data, payload)
@@ -46,7 +46,7 @@ impl Endpoint {
 
     /// The first packet of a longer message, or of one that finds no room.
     #[inline(never)]
-    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
+    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: Data, payload_len: usize) {
         let message = self.start_message(now, key, data, payload_len);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
@@ -67,7 +67,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         key: RpcKey,
-        data: &Data,
+        data: Data,
         payload: &[u8],
         run: RunKey,
     ) -> Verdict {
@@ -85,7 +85,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         key: RpcKey,
-        data: &Data,
+        data: Data,
         payload_len: usize,
     ) -> Box<MsgIn> {
         let len = data.message_length;
@@ -125,7 +125,7 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn store(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
+    fn store(&mut self, now: Instant, key: RpcKey, data: Data, payload: &[u8]) -> Verdict {
         let rpc = self.rpcs.get_mut(key);
         let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
@@ -153,7 +153,7 @@ impl Endpoint {
             return Verdict::Dropped;
         }
         if message.received == before {
-            return self.drop_duplicate(data);
+            return self.drop_duplicate(&data);
         }
         self.stats.retransmits_used += u64::from(data.retransmit);
         if let Some(grantee) = message.grantee {

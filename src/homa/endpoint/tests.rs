@@ -124,7 +124,7 @@ impl Rig {
         let mut room = [0; 1600];
         let mut packets = Vec::new();
         while let Some(sent) = self.homa.poll_transmit(self.now, &mut room) {
-            packets.push((sent.priority, room[..usize::from(sent.len)].to_vec()));
+            packets.push((sent.priority, room[..usize::from(sent.len.get())].to_vec()));
         }
         self.homa.check();
         packets
