@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use demihoma::addr::Ip;
+use demihoma::sim::Tapped;
 use demihoma::trace::pcap;
 use demihoma::wire::homa::{self, Common, Data, Packet};
 use flate2::read::GzDecoder;
@@ -35,9 +36,20 @@ pub fn load(name: &str) -> Vec<Record> {
         true => frames(&format!("{name}.dropped")).into_iter().collect(),
         false => HashSet::new(),
     };
-    let frames = frames(name).into_iter().enumerate();
-    let records = frames.filter_map(|(number, (at, frame))| {
+    let frames = frames(name).into_iter();
+    number(frames.map(|(at, frame)| {
         let is_lost = lost.contains(&(at, frame.clone()));
+        (frame, is_lost)
+    }))
+}
+
+/// Frames of ours, as they were recorded.
+pub fn of_ours(tapped: Vec<Tapped>) -> Vec<Record> {
+    number(tapped.into_iter().map(|it| (it.frame, it.is_lost)))
+}
+
+fn number(frames: impl Iterator<Item = (Vec<u8>, bool)>) -> Vec<Record> {
+    let records = frames.enumerate().filter_map(|(number, (frame, is_lost))| {
         let from = sender(&frame)?;
         Some(Record {
             number,
@@ -78,6 +90,10 @@ pub fn resends_when_heard(mut records: Vec<Record>) -> Vec<Record> {
             let about = record.homa().map(|(other, _)| other.id.0);
             about == Some(common.id.0 ^ 1)
         };
+        let begins = |record: &Record| answers(record) && record.data().is_some();
+        if records[..at].iter().any(begins) {
+            continue;
+        }
         let next = records[at..].iter().position(answers);
         if let Some(next) = next.filter(|next| records[at + next].data().is_some()) {
             records[at..=at + next].rotate_left(1);

@@ -9,12 +9,13 @@ mod host;
 mod judge;
 mod ledger;
 mod play;
+mod watch;
 mod wire;
 
 use demihoma::error::Error;
 use demihoma::homa::Params;
 
-pub use play::play;
+pub use play::{play, play_ours};
 
 /// What happens to our side at a frame of the capture, before that frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub enum End {
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub name: &'static str,
-    /// The last byte of our address, and of theirs.
+    /// The network of both, and the last byte of our address and of theirs.
+    pub net: [u8; 3],
     pub ours: u8,
     pub theirs: u8,
     /// The host all of whose frames get lost.

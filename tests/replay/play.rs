@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use demihoma::addr::{Addr, Ip};
 use demihoma::device::Device;
 use demihoma::homa::Params;
+use demihoma::sim::Tapped;
 use demihoma::time::{Duration, Instant};
-use demihoma::wire::homa::{self, Common, Packet, RpcId};
+use demihoma::wire::homa::Packet;
 
 use super::capture::{self, Record};
 use super::host::Host;
@@ -22,50 +23,57 @@ const FIRST_CONTACT: &str = "01_rpc100_x3";
 /// The port of every server in the captures.
 const PORT: u16 = 4000;
 
-/// How long a frame waits for its situation. Our side asks a busy peer every 40 ms.
-const PATIENCE: Duration = Duration::millis(90);
-
 /// After the last frame; longer than our side remembers anything but finished RPCs.
 const AFTER: Duration = Duration::secs(7);
 
 /// A client RPC of ours.
-struct Call {
+pub(super) struct Call {
     /// Its port and id here.
-    port: u16,
-    id: u64,
+    pub(super) port: u16,
+    pub(super) id: u64,
 }
 
-struct Play {
-    case: Case,
-    params: Params,
-    ours: Ip,
-    theirs: Ip,
-    their_mac: [u8; 6],
+pub(super) struct Play {
+    pub(super) case: Case,
+    pub(super) params: Params,
+    pub(super) ours: Ip,
+    pub(super) theirs: Ip,
+    pub(super) their_mac: [u8; 6],
     /// Absent while it is stopped.
-    host: Option<Host>,
-    now: Instant,
-    judge: Judge,
-    messages: BTreeMap<u64, Vec<u8>>,
+    pub(super) host: Option<Host>,
+    pub(super) now: Instant,
+    pub(super) judge: Judge,
+    pub(super) messages: BTreeMap<u64, Vec<u8>>,
     /// Our port and theirs of each RPC, as in the capture.
-    ports: BTreeMap<u64, (u16, u16)>,
-    calls: BTreeMap<u64, Call>,
+    pub(super) ports: BTreeMap<u64, (u16, u16)>,
+    pub(super) calls: BTreeMap<u64, Call>,
     /// Which bytes our counterpart had sent so far.
-    recorded: BTreeMap<u64, Bytes>,
+    pub(super) recorded: BTreeMap<u64, Bytes>,
     /// RPCs for which our counterpart asked for an ack that did not come yet.
-    need_acks: BTreeSet<u64>,
+    pub(super) need_acks: BTreeSet<u64>,
     /// Requests that were answered.
-    replies: BTreeSet<u64>,
+    pub(super) replies: BTreeSet<u64>,
     /// "Unreachable" that we sent.
-    refusals: usize,
+    pub(super) refusals: usize,
 }
 
 /// Plays a capture; tells what was wrong, and at which frame.
 pub fn play(case: Case) -> Ruling {
-    let mut main = capture::resends_when_heard(capture::load(case.name));
-    let muted = case.muted.map(address);
+    let mut main = capture::load(case.name);
+    let muted = case.muted.map(|number| address(case.net, number));
     for record in &mut main {
         record.is_lost |= Some(record.from) == muted;
     }
+    play_records(case, main)
+}
+
+/// Plays what two hosts of ours said to each other, of whom one is put in the other's place.
+pub fn play_ours(case: Case, tapped: Vec<Tapped>) -> Ruling {
+    play_records(case, capture::of_ours(tapped))
+}
+
+fn play_records(case: Case, main: Vec<Record>) -> Ruling {
+    let main = capture::resends_when_heard(main);
     let mut records = match main.iter().find_map(Record::data) {
         Some((_, data)) if data.cutoff_version != 0 => capture::load(FIRST_CONTACT),
         _ => Vec::new(),
@@ -89,15 +97,15 @@ pub fn play(case: Case) -> Ruling {
         .map_err(|why| format!("at the end: {why}"))
 }
 
-fn address(number: u8) -> Ip {
-    Ip::v4(10, 77, 0, number)
+fn address([a, b, c]: [u8; 3], number: u8) -> Ip {
+    Ip::v4(a, b, c, number)
 }
 
 impl Play {
     fn new(case: Case, records: &[Record]) -> Self {
         let mut params = Params::default();
         (case.params)(&mut params);
-        let (ours, theirs) = (address(case.ours), address(case.theirs));
+        let (ours, theirs) = (address(case.net, case.ours), address(case.net, case.theirs));
         let mut from_theirs = records.iter().filter(|record| record.from == theirs);
         let their_mac = from_theirs.next().expect("they say something").frame[6..12].try_into();
         let lost = records
@@ -255,7 +263,7 @@ impl Play {
     }
 
     /// Something did not come about as it did there; in some captures that is right.
-    fn differ(&self, why: &str) -> Ruling {
+    pub(super) fn differ(&self, why: &str) -> Ruling {
         match self.case.end {
             End::AtLeast(_) => Ok(()),
             _ => Err(why.to_owned()),
@@ -368,122 +376,6 @@ fn has_sent(rpc: &Ledger, kind: u8) -> bool {
         RESEND => rpc.is_over || rpc.resends_open > 0,
         NEED_ACK => rpc.is_over || rpc.need_acks_open > 0,
         _ => rpc.outward.sent > 0,
-    }
-}
-
-/// Time, and what our side sends in it.
-impl Play {
-    /// Lets time pass until something holds; false if it does not for long.
-    fn wait(&mut self, holds: impl Fn(&Self) -> bool) -> Result<bool, String> {
-        let deadline = self.now + PATIENCE;
-        while !holds(self) {
-            if self.now >= deadline || self.host.is_none() {
-                return Ok(false);
-            }
-            self.pass(deadline)?;
-        }
-        Ok(true)
-    }
-
-    fn linger(&mut self, span: Duration) -> Ruling {
-        let end = self.now + span;
-        while self.now < end {
-            self.pass(end)?;
-        }
-        Ok(())
-    }
-
-    fn pass(&mut self, end: Instant) -> Ruling {
-        let Some(host) = &mut self.host else {
-            self.now = end;
-            return Ok(());
-        };
-        let frames = host.pass(end);
-        self.now = host.now;
-        self.judge_all(frames)
-    }
-
-    fn judge_all(&mut self, frames: Vec<Vec<u8>>) -> Ruling {
-        let mut frames = std::collections::VecDeque::from(frames);
-        while let Some(frame) = frames.pop_front() {
-            self.judge_one(&frame)
-                .map_err(|why| format!("we sent {}: {why}", describe(&frame)))?;
-            if let Some(answer) = wire::arp_answer(&frame, self.their_mac)
-                && let Some(host) = &mut self.host
-            {
-                host.deliver(answer);
-                frames.extend(host.turn());
-            }
-        }
-        Ok(())
-    }
-
-    fn judge_one(&mut self, frame: &[u8]) -> Ruling {
-        if frame[12..14] == [8, 6] {
-            return Ok(());
-        }
-        let ends = [self.ours, self.theirs].map(|ip| ip.as_v4().unwrap().octets());
-        if frame[..6] != self.their_mac || frame[26..34] != *ends.concat() {
-            return Err("to nobody".to_owned());
-        }
-        if capture::quote(frame).is_some() {
-            let is_listening = self.host.as_ref().is_some_and(Host::is_listening);
-            self.refusals += 1;
-            return match is_listening {
-                true => self.differ("the port is open"),
-                false => Ok(()),
-            };
-        }
-        let packet = capture::homa_bytes(frame).ok_or("it is no Homa packet")?;
-        let (common, mut packet) = homa::parse(packet).map_err(|why| format!("{why:?}"))?;
-        let common = self.renamed(common)?;
-        self.rename_acks(&mut packet);
-        self.judge
-            .rule(self.now, frame[15] >> 5, (&common, &packet))
-    }
-
-    /// The header with the capture's names for our client RPCs.
-    fn renamed(&self, common: Common) -> Result<Common, String> {
-        let id = self.renamed_id(common.id);
-        let ports = self.ports.get(&(id.0 & !1)).ok_or("of no RPC")?;
-        let call = self.calls.get(&id.0);
-        let sport = call.map_or(ports.0, |call| call.port);
-        match (common.sport, common.dport) == (sport, ports.1) {
-            true => Ok(Common { id, ..common }),
-            false => Err("between wrong ports".to_owned()),
-        }
-    }
-
-    fn renamed_id(&self, id: RpcId) -> RpcId {
-        let call = self.calls.iter().find(|(_, call)| call.id == id.0);
-        call.map_or(id, |(&client_id, _)| RpcId(client_id))
-    }
-
-    fn rename_acks(&self, packet: &mut Packet<'_>) {
-        match packet {
-            Packet::Data(data, _) => {
-                if let Some(ack) = &mut data.ack {
-                    ack.client_id = self.renamed_id(ack.client_id);
-                }
-            }
-            Packet::Ack(acks) => {
-                for ack in &mut acks.0 {
-                    ack.client_id = self.renamed_id(ack.client_id);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn describe(frame: &[u8]) -> String {
-    match capture::homa_bytes(frame).map(homa::parse) {
-        Some(Ok((common, Packet::Data(data, payload)))) => {
-            format!("{:?} {data:?} and {} B", common.id, payload.len())
-        }
-        Some(Ok((common, packet))) => format!("{:?} {packet:?}", common.id),
-        Some(Err(why)) => format!("{why:?}"),
-        None => "a frame without Homa".to_owned(),
     }
 }
 
