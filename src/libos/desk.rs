@@ -105,7 +105,7 @@ impl Desk {
     }
 
     /// Takes one event of the turn.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_event(&mut self, homa: &mut Endpoint, event: Event) {
         match event {
             Event::Request { socket, rpc } => self.on_request(homa, socket, rpc),
@@ -133,6 +133,13 @@ impl Desk {
     /// What went out just now may have completed pushes.
     #[inline]
     pub(super) fn drain(&mut self, homa: &mut Endpoint) {
+        if homa.has_events() {
+            self.drain_some(homa);
+        }
+    }
+
+    #[cold]
+    fn drain_some(&mut self, homa: &mut Endpoint) {
         while let Some(event) = homa.poll_event() {
             self.on_event(homa, event);
         }

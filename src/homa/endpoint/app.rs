@@ -200,6 +200,11 @@ impl Endpoint {
         self.events.pop_front()
     }
 
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Keeps an event that cannot be told now for [`Self::poll_event`].
     pub fn keep_event(&mut self, event: Event) {
         self.events.push_back(event);

@@ -294,15 +294,14 @@ impl Endpoint {
         assert!(is_owed || !out.owes(), "not to be sent again: {out:?}");
     }
 
-    /// Bytes of payload in a full packet to `ip`.
+    /// How messages to `ip` are cut.
     #[inline(always)]
     fn cut_for(&self, ip: Ip) -> Cut {
         /// An IPv6 header is so much longer than an IPv4 one.
-        const V6_EXTRA: u16 = 20;
-        let packet_max = self.params.packet_max - if ip.is_v4() { 0 } else { V6_EXTRA };
-        let payload_max = u32::from(packet_max) - DATA_LEN as u32;
+        const V6_EXTRA: u32 = 20;
+        let payload_max = u32::from(self.params.packet_max) - DATA_LEN as u32;
         Cut {
-            payload_max,
+            payload_max: payload_max - if ip.is_v4() { 0 } else { V6_EXTRA },
             unsched: self.params.unsched_bytes,
         }
     }
