@@ -257,6 +257,11 @@ impl Endpoint {
         );
         assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
         assert!(self.unacked.len() <= self.params.rpcs_max as usize);
+        let is_served =
+            |rpc: &Rpc| rpc.state == State::InService && self.sockets.get(rpc.socket).is_some();
+        let served = self.rpcs.iter().filter(|(_, rpc)| is_served(rpc)).count();
+        let counted: u32 = self.sockets.iter().map(|socket| socket.in_service).sum();
+        assert_eq!(served, counted as usize, "requests in service");
         let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
         assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
         let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
@@ -357,8 +362,18 @@ impl Endpoint {
         }
     }
 
-    /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
+    /// Files a message that was just given to us. `goes_at_once`: it is one packet long, and its
+    /// peer's link is up.
     #[inline(always)]
+    fn file_new(&mut self, key: RpcKey, goes_at_once: bool) {
+        match goes_at_once {
+            true => self.outgoing.file_short(key),
+            false => self.file_out(key),
+        }
+    }
+
+    /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
+    #[inline(never)]
     fn file_out(&mut self, key: RpcKey) {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
@@ -424,6 +439,11 @@ impl Endpoint {
         if !rpc.id.is_client() {
             self.server_count -= 1;
             self.servers.remove(key.index());
+            if rpc.state == State::InService
+                && let Some(socket) = self.sockets.get_mut(rpc.socket)
+            {
+                socket.in_service -= 1;
+            }
             if rpc.was_handed_over() {
                 let (port, life) = (rpc.peer_port, rpc.incarnation);
                 let name = finished_name(rpc.id, rpc.hash, port, life, peer.place);
