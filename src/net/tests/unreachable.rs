@@ -26,7 +26,7 @@ fn port_unreachable() -> (Stack, Vec<u8>) {
     let (mut a, mut b, link) = pair();
     let request = seal(&mut a, link, &homa_like(), 0).unwrap();
     receive(&mut b, START, &request);
-    b.port_unreachable(START, &Meta { from: A, to: B }, &homa_like());
+    b.port_unreachable(START, Meta { from: A, to: B }, &homa_like());
     (a, transmit(&mut b, START).unwrap())
 }
 
@@ -96,7 +96,7 @@ fn foreign_protocols_are_refused_at_a_rate_that_leaves_room_for_closed_ports() {
         for _ in 0..10 {
             receive(&mut a, after(millis), &other);
         }
-        a.port_unreachable(after(millis), &Meta { from: B, to: A }, &homa_like());
+        a.port_unreachable(after(millis), Meta { from: B, to: A }, &homa_like());
         let frames = drain(&mut a, after(millis));
         let (ports, protocols): (Vec<_>, Vec<_>) = frames.iter().partition(|frame| frame[35] == 3);
         assert_eq!(ports.len(), 1, "at {millis} ms");
