@@ -8,7 +8,9 @@ pub mod chaos;
 mod faults;
 mod garbage;
 mod nic;
+pub mod record;
 mod role;
+mod tap;
 mod workload;
 mod world;
 
@@ -17,5 +19,6 @@ pub use faults::{Copied, Faults};
 pub use garbage::Garbage;
 pub use nic::Nic;
 pub use role::Role;
+pub use tap::{Drops, Tap, Tapped};
 pub use workload::Sizes;
 pub use world::{Crossing, Host, Watch, World};

@@ -16,9 +16,10 @@ use crate::net::{self, Interface};
 use crate::rng::Rng;
 use crate::runtime::Poller;
 use crate::sim::faults::Copied;
-use crate::sim::{App, Faults, Nic};
+use crate::sim::tap::homa_packet;
+use crate::sim::{App, Faults, Nic, Tap};
 use crate::time::{Duration, Instant, Rate};
-use crate::wire::homa::{Common, Packet, parse};
+use crate::wire::homa::{Common, Packet};
 
 /// Speed of each host's link.
 const LINK_MBPS: u32 = 25_000;
@@ -65,6 +66,8 @@ pub struct World<A> {
     /// Ways that are cut, from one host to another.
     pub cuts: BTreeSet<(usize, usize)>,
     pub watch: Option<Rc<RefCell<dyn Watch>>>,
+    /// Notes the frames, where somebody wants to have them.
+    pub tap: Option<Tap>,
     params: homa::Params,
     pages: usize,
     rng: Rng,
@@ -121,10 +124,7 @@ impl<A: App> Host<A> {
 impl Crossing<'_> {
     /// The Homa packet in the frame, if there is one.
     pub fn packet(&self) -> Option<(Common, Packet<'_>)> {
-        /// Ethernet and IPv4, as our stack writes them.
-        const HEADERS_LEN: usize = 34;
-        let is_homa = self.frame.get(12..14) == Some(&[8, 0]) && self.frame.get(23) == Some(&146);
-        parse(self.frame.get(HEADERS_LEN..).filter(|_| is_homa)?).ok()
+        homa_packet(self.frame)
     }
 }
 
@@ -152,6 +152,7 @@ impl<A: App> World<A> {
             loses: |_| false,
             cuts: BTreeSet::new(),
             watch: None,
+            tap: None,
             params: params.clone(),
             pages,
             rng,
@@ -266,6 +267,10 @@ impl<A: App> World<A> {
         host.link_idle_at = start + self.rate.time_for(frame.len() as u32 + WIRE_EXTRA);
         let at = host.link_idle_at + self.delay;
         self.frames += 1;
+        let (now, tap) = (self.now, &mut self.tap);
+        if tap.as_mut().is_some_and(|tap| tap.note(now, from, &frame)) {
+            return;
+        }
         for to in 0..self.hosts.len() {
             let mac = self.hosts[to].poller.device().caps().mac;
             let is_for = frame[0] & 1 == 1 || frame.starts_with(&mac);

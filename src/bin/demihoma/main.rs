@@ -1,4 +1,5 @@
-//! The program `demihoma`: measures the library, and tries it in simulated networks.
+//! The program `demihoma`: measures the library on the machine it runs on, and runs it over a
+//! network in memory.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +27,7 @@ enum Command {
     /// Measures speed, beside what bare DPDK does in the same run.
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Runs the transport over networks that only exist in memory, in virtual time.
+    /// Hosts of ours on a network in memory, in virtual time.
     #[command(subcommand)]
     Sim(sim::Command),
 }

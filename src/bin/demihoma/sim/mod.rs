@@ -1,6 +1,7 @@
-//! `demihoma sim`: networks that only exist in memory, in virtual time.
+//! `demihoma sim`: hosts of ours on a network in memory, in virtual time.
 
 mod chaos;
+mod record;
 
 use crate::failure::Failure;
 
@@ -8,12 +9,21 @@ use crate::failure::Failure;
 pub enum Command {
     /// Lets everything go wrong that can, and checks what is promised all the same.
     Chaos(chaos::Arguments),
+    /// Writes what two hosts of ours say to each other into captures, scenario by scenario.
+    ///
+    /// Hosts 10.0.0.1 (client) and 10.0.0.2 (server, port 4000) live through the scenarios of
+    /// which there are captures of the Linux module. NAME.pcap keeps every frame that one of them
+    /// sent, NAME.dropped.pcap those that the network then lost. Each scenario begins with a first
+    /// contact. Request byte i is 7 i mod 256, but for bytes 0-3, the request's length, and 4-7,
+    /// the response's, little-endian; response byte i is 5 i + 1 mod 256.
+    Record(record::Arguments),
 }
 
 impl Command {
     pub fn run(&self) -> Result<(), Failure> {
         match self {
             Self::Chaos(arguments) => chaos::run(arguments),
+            Self::Record(arguments) => record::run(arguments),
         }
     }
 }
