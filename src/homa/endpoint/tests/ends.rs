@@ -18,6 +18,8 @@ fn an_rpc_that_cannot_begin_leaves_nothing_behind() {
         called.map(|_| ())
     };
     let socket = rig.socket;
+    // A socket that takes requests would leave a slot to them.
+    rig.homa.set_server(socket, false);
     let elsewhere = Addr::new(Ip::v4(10, 0, 0, 3), 7);
     assert_eq!(call(&mut rig, socket, PEER), Ok(()));
     assert_eq!(call(&mut rig, socket, elsewhere), Err(Error::Exhausted));
