@@ -70,6 +70,12 @@ impl<T: Default> Arena<T> {
         if index == self.capacity {
             return None;
         }
+        if self.places.len() == self.places.capacity() {
+            // Twice as many, but never more than there may be.
+            let left = (self.capacity - index) as usize;
+            self.places
+                .reserve_exact(self.places.len().max(4).min(left));
+        }
         self.places.push(Place {
             generation: 0,
             next: NONE,

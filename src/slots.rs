@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
+use std::num::NonZero;
 
 /// A handle into a [`Slots<T>`]: which slot, and which of its tenants.
 pub struct Key<T> {
@@ -15,14 +16,14 @@ pub struct Key<T> {
 pub struct Slots<T> {
     values: slab::Slab<Tenant<T>>,
     /// Of the next tenant, whichever slot it gets, so that no slot must remember its last one.
-    next_generation: u32,
+    next_generation: NonZero<u32>,
     capacity: usize,
 }
 
 /// A value and whose it is, side by side so that one look finds both.
 struct Tenant<T> {
-    /// Never zero.
-    generation: u32,
+    /// Never zero, so that an empty slot needs no mark of its own.
+    generation: NonZero<u32>,
     value: T,
 }
 
@@ -35,7 +36,7 @@ impl<T> Slots<T> {
         );
         Self {
             values: slab::Slab::new(),
-            next_generation: 1,
+            next_generation: NonZero::<u32>::MIN,
             capacity,
         }
     }
@@ -63,22 +64,33 @@ impl<T> Slots<T> {
         if self.is_full() {
             return None;
         }
+        if self.values.len() == self.values.capacity() {
+            self.grow();
+        }
         let (entry, generation) = (self.values.vacant_entry(), self.next_generation);
-        let key = Key::from_parts(entry.key() as u32, generation);
+        let key = Key::from_parts(entry.key() as u32, generation.get());
         let (value, beside) = match make(key) {
             Ok(made) => made,
             Err(error) => return Some(Err(error)),
         };
         entry.insert(Tenant { generation, value });
         // Zero is skipped so that a key of all zeroes is never valid.
-        self.next_generation = generation.wrapping_add(1).max(1);
+        self.next_generation = generation.checked_add(1).unwrap_or(NonZero::<u32>::MIN);
         Some(Ok((key, beside)))
+    }
+
+    /// Makes room for twice as many, but never for more than there may be.
+    #[cold]
+    fn grow(&mut self) {
+        let len = self.values.len();
+        self.values
+            .reserve_exact(len.max(4).min(self.capacity - len));
     }
 
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
         match self.values.get(key.index as usize) {
-            Some(tenant) if tenant.generation == key.generation => Some(&tenant.value),
+            Some(tenant) if tenant.generation.get() == key.generation => Some(&tenant.value),
             Some(_) | None => None,
         }
     }
@@ -86,7 +98,7 @@ impl<T> Slots<T> {
     #[inline]
     pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
         match self.values.get_mut(key.index as usize) {
-            Some(tenant) if tenant.generation == key.generation => Some(&mut tenant.value),
+            Some(tenant) if tenant.generation.get() == key.generation => Some(&mut tenant.value),
             Some(_) | None => None,
         }
     }
@@ -113,13 +125,16 @@ impl<T> Slots<T> {
     #[inline]
     pub fn at(&self, index: u32) -> Option<(Key<T>, &T)> {
         let tenant = self.values.get(index as usize)?;
-        Some((Key::from_parts(index, tenant.generation), &tenant.value))
+        Some((
+            Key::from_parts(index, tenant.generation.get()),
+            &tenant.value,
+        ))
     }
 
     /// All values in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
         self.values.iter().map(|(index, tenant)| {
-            let key = Key::from_parts(index as u32, tenant.generation);
+            let key = Key::from_parts(index as u32, tenant.generation.get());
             (key, &tenant.value)
         })
     }

@@ -29,6 +29,12 @@ pub struct Hole {
 pub struct TooManyHoles;
 
 impl Gaps {
+    /// Nothing arrived; the memory for holes is kept.
+    pub fn clear(&mut self) {
+        self.end = 0;
+        self.holes.clear();
+    }
+
     /// One past the highest byte that arrived.
     pub fn end(&self) -> u32 {
         self.end

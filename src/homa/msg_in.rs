@@ -9,7 +9,7 @@ use crate::slots::Key;
 use crate::time::Instant;
 
 /// The receiver's view of one message.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MsgIn {
     pub len: u32,
     /// Distinct bytes that arrived.
@@ -25,25 +25,25 @@ pub struct MsgIn {
 }
 
 /// Where the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     Run(RunKey),
     /// No run was free; what comes meanwhile is dropped.
+    #[default]
     Waiting,
 }
 
 impl MsgIn {
-    pub fn new(len: u32, granted: u32, birth: Instant, place: Place) -> Self {
-        Self {
-            len,
-            received: 0,
-            granted: granted.min(len),
-            birth,
-            place,
-            grantee: None,
-            empty_reply: false,
-            gaps: Gaps::default(),
-        }
+    /// Begins a message in place of one that is over.
+    pub fn begin(&mut self, len: u32, granted: u32, birth: Instant, place: Place) {
+        self.len = len;
+        self.received = 0;
+        self.granted = granted.min(len);
+        self.birth = birth;
+        self.place = place;
+        self.grantee = None;
+        self.empty_reply = false;
+        self.gaps.clear();
     }
 
     /// Notes that `range` came, and shows each new part of it to `fresh`.
@@ -101,7 +101,9 @@ mod tests {
     use super::*;
 
     fn message(len: u32, granted: u32) -> MsgIn {
-        MsgIn::new(len, granted, Instant(0), Place::Waiting)
+        let mut message = MsgIn::default();
+        message.begin(len, granted, Instant(0), Place::Waiting);
+        message
     }
 
     fn insert(message: &mut MsgIn, range: Range<u32>) {

@@ -95,9 +95,8 @@ impl Endpoint {
         let Some(peer) = self.peers.find(ip) else {
             return;
         };
-        let peer = self.peers.get_mut(peer);
-        peer.link = Link::Up(link);
-        let parked = std::mem::take(&mut peer.parked);
+        self.peers.get_mut(peer).link = Link::Up(link);
+        let parked = self.peers.take_parked(peer);
         if mutant::is_on(Mutant::ParkedForgotten) {
             return;
         }
@@ -114,9 +113,8 @@ impl Endpoint {
         let Some(peer) = self.peers.find(ip) else {
             return;
         };
-        let peer = self.peers.get_mut(peer);
-        peer.link = Link::Unknown;
-        for key in std::mem::take(&mut peer.parked) {
+        self.peers.get_mut(peer).link = Link::Unknown;
+        for key in self.peers.take_parked(peer) {
             // The response may have come whole meanwhile: then nothing waits to be sent.
             if self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut).is_some() {
                 self.abort(now, key, error);
@@ -132,7 +130,7 @@ impl Endpoint {
         };
         let peer = self.peers.get_mut(peer);
         peer.link = Link::Unknown;
-        if !peer.parked.is_empty() {
+        if !peer.parked().is_empty() {
             peer.link = Link::Asked;
             self.unresolved.push_back(ip);
         }
@@ -216,9 +214,7 @@ impl Endpoint {
         let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
-        if data.cutoff_version != self.params.cutoff_version
-            || self.peers.get(peer).uses_ours_since.is_none()
-        {
+        if data.cutoff_version != self.params.cutoff_version || !self.peers.get(peer).uses_ours() {
             self.on_version(arrival, peer, data.cutoff_version);
         }
         if let Some(ack) = data.ack {
@@ -299,13 +295,13 @@ impl Endpoint {
             };
         }
         // Had we asked once it knew our cutoffs, that life would have named them.
-        let used_since = peer.uses_ours_since;
+        let (used_since, uses_ours) = (peer.uses_ours_since, peer.uses_ours());
         let rpc = self.find_rpc(arrival.id, key, arrival.from.port);
         match rpc
             .and_then(|rpc| self.rpcs.get(rpc))
             .and_then(Rpc::asked_at)
         {
-            Some(at) if used_since < Some(at) => Sign::Unclear,
+            Some(at) if used_since < at || !uses_ours => Sign::Unclear,
             Some(_) | None => Sign::Late,
         }
     }
@@ -504,7 +500,7 @@ impl Endpoint {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;
         };
-        self.peers.get_mut(peer).cutoffs = cutoffs;
+        self.peers.get_mut(peer).cutoffs = cutoffs.into();
         Verdict::Taken
     }
 

@@ -71,6 +71,8 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     /// Peers whose link the network layer should find.
     unresolved: VecDeque<Ip>,
+    /// For the next messages that come in packet by packet: their memory is used again.
+    spare_messages: Vec<Box<MsgIn>>,
     next_generation: u64,
     stats: Stats,
 }
@@ -206,6 +208,7 @@ impl Endpoint {
             due_left: false,
             events: VecDeque::new(),
             unresolved: VecDeque::new(),
+            spare_messages: Vec::new(),
             next_generation: rng.next_u64(),
             stats: Stats::default(),
             params,
@@ -348,12 +351,9 @@ impl Endpoint {
     /// Files an RPC until its peer's link is up, and asks for the link.
     #[cold]
     fn park(&mut self, peer: Key<Peer>, key: RpcKey) {
-        let (peer, rpcs) = (self.peers.get_mut(peer), &self.rpcs);
-        if peer.parked.len() == peer.parked.capacity() {
-            // Those that ended meanwhile must not add up.
-            peer.parked.retain(|&parked| rpcs.contains(parked));
-        }
-        peer.parked.push(key);
+        let rpcs = &self.rpcs;
+        self.peers.park(peer, key, |parked| !rpcs.contains(parked));
+        let peer = self.peers.get_mut(peer);
         if peer.link == Link::Unknown {
             peer.link = Link::Asked;
             self.unresolved.push_back(peer.ip);
@@ -404,6 +404,7 @@ impl Endpoint {
         if let Some(message) = message {
             // First it waits for pages no more: those of the request may come free.
             self.drop_in(now, key, &message);
+            self.spare(message);
         }
         if let Some(run) = request {
             self.release(now, run);
@@ -430,6 +431,16 @@ impl Endpoint {
             Notify::Transmitted(tag) | Notify::Delivered(tag) => {
                 self.events.push_back(Event::Released { tag, result });
             }
+        }
+    }
+
+    /// Keeps the memory of a message that is over for one to come.
+    #[cold]
+    fn spare(&mut self, message: Box<MsgIn>) {
+        /// More are seldom on their way at once, and each is 3 kB at most, with all its holes.
+        const SPARES_MAX: usize = 64;
+        if self.spare_messages.len() < SPARES_MAX {
+            self.spare_messages.push(message);
         }
     }
 

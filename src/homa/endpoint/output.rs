@@ -154,7 +154,7 @@ impl Endpoint {
             retransmit: false,
         };
         let priority = peer.unsched_priority(len, self.params.num_priorities - 1);
-        let (common, version) = (rpc.common(), peer.cutoffs.version);
+        let (common, version) = (rpc.common(), peer.cutoffs.version());
         let out = &mut rpc.out;
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = out.len;
@@ -189,7 +189,7 @@ impl Endpoint {
             ack: peer.take_ack(),
             retransmit: false,
         };
-        let version = peer.cutoffs.version;
+        let version = peer.cutoffs.version();
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = end;
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
@@ -277,7 +277,7 @@ impl Endpoint {
             ack: None,
             retransmit: true,
         };
-        let version = peer.cutoffs.version;
+        let version = peer.cutoffs.version();
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
         self.stats.retransmits_out += 1;
@@ -337,6 +337,7 @@ impl Endpoint {
                 let mut acks = Acks::default();
                 acks.0
                     .extend(std::iter::from_fn(|| peer.take_ack()).take(ACKS_MAX));
+                self.peers.take_lists(control.peer);
                 Packet::Ack(acks)
             }
         };

@@ -101,7 +101,8 @@ impl Endpoint {
             Some(run) => Place::Run(run),
             None => Place::Waiting,
         };
-        let mut message = Box::new(MsgIn::new(len, data.incoming, now, place));
+        let mut message = self.spare_messages.pop().unwrap_or_default();
+        message.begin(len, data.incoming, now, place);
         message.empty_reply = data.empty_reply && len == 1;
         if payload_len < len as usize {
             self.file_timer(now, key, self.params.resend_ticks);
@@ -206,9 +207,12 @@ impl Endpoint {
         rpc.state = State::Requested;
         rpc.run = run;
         rpc.empty_reply = empty_reply;
-        rpc.message = None;
+        let socket = rpc.socket;
+        if let Some(message) = rpc.message.take() {
+            self.spare(message);
+        }
         self.stats.requests_in += 1;
-        let (socket, rpc) = (rpc.socket, key);
+        let rpc = key;
         app(self, Event::Request { socket, rpc });
         Verdict::Taken
     }
@@ -242,7 +246,7 @@ impl Endpoint {
             empty_reply,
         };
         let (socket, tag) = (rpc.socket, rpc.tag);
-        rpc.message = None;
+        let whole = rpc.message.take();
         if !rpc.out.is_one_packet() {
             self.outgoing.unfile(key);
         }
@@ -253,7 +257,10 @@ impl Endpoint {
         };
         if peer.save_ack(ack).is_err() {
             let (peer, common) = (rpc.peer, rpc.common());
-            self.send_acks(peer, common);
+            self.send_acks(peer, ack, common);
+        }
+        if let Some(message) = whole {
+            self.spare(message);
         }
         // The response shows that the server had the whole request.
         self.tell_released(notify, Ok(()));
@@ -268,9 +275,14 @@ impl Endpoint {
         Verdict::Taken
     }
 
-    /// Sends the ack that found no room, and saved ones so that the next finds some.
+    /// Saves the ack that found no list; or sends the one that found no room, and saved ones so
+    /// that the next finds some.
     #[cold]
-    fn send_acks(&mut self, peer: Key<Peer>, common: Common) {
+    fn send_acks(&mut self, peer: Key<Peer>, ack: Ack, common: Common) {
+        self.peers.give_lists(peer);
+        if self.peers.get_mut(peer).save_ack(ack).is_ok() {
+            return;
+        }
         self.queue(Control {
             peer,
             common,

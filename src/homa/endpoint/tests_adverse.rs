@@ -209,7 +209,7 @@ fn a_message_waits_once_for_its_link_however_often_it_is_asked_for() {
         let _ = hand.packet(id.0 | 1, &RESEND);
         let _ = hand.packet(id.0 | 1, &Packet::Unknown);
     }
-    let parked = hand.homa.peers.iter().map(|peer| peer.parked.len());
+    let parked = hand.homa.peers.iter().map(|peer| peer.parked().len());
     assert_eq!((parked.sum::<usize>(), hand.unresolved()), (1, 1));
     hand.homa.handle_peer_up(PEER, LINK);
     assert_eq!(hand.sent(), ["DATA"; 3]);
@@ -222,7 +222,7 @@ fn rpcs_that_ended_do_not_add_up_at_a_peer_without_a_link() {
         let (rpc, _) = hand.send(Payload::EmptyReply, Notify::Never);
         hand.homa.forget(hand.now, rpc);
     }
-    let parked = hand.homa.peers.iter().map(|peer| peer.parked.len());
+    let parked = hand.homa.peers.iter().map(|peer| peer.parked().len());
     assert!(parked.sum::<usize>() < 10);
 }
 
@@ -316,7 +316,12 @@ fn cutoffs_without_a_version_are_not_taken() {
     };
     let _ = hand.packet(0, &Packet::Cutoffs(cutoffs(3)));
     let _ = hand.packet(0, &Packet::Cutoffs(cutoffs(0)));
-    let versions: Vec<_> = hand.homa.peers.iter().map(|p| p.cutoffs.version).collect();
+    let versions: Vec<_> = hand
+        .homa
+        .peers
+        .iter()
+        .map(|p| p.cutoffs.version())
+        .collect();
     assert_eq!(versions, [3]);
 }
 

@@ -137,7 +137,7 @@ fn cutoffs_of_version_0_are_not_believed() {
     assert!(rig.hear(PEER, 9, &version(3)));
     assert!(!rig.hear(PEER, 9, &version(0)));
     let peer = rig.homa.peers.find(PEER.ip).unwrap();
-    assert_eq!(rig.homa.peers.get(peer).cutoffs.version, 3);
+    assert_eq!(rig.homa.peers.get(peer).cutoffs.version(), 3);
 }
 
 /// Two hostile packets come for each one that we can send, and each wants an answer.
