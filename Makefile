@@ -33,7 +33,7 @@ sanitize:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
 		cargo test --workspace --lib --target $(HOST) --target-dir target/sanitize
 
-# Feeds each parser for FUZZ_SECS seconds with what a coverage-guided fuzzer thinks up.
+# Feeds parsers, stack and endpoints for FUZZ_SECS seconds each with what a coverage-guided fuzzer thinks up.
 fuzz:
 	@config/setup.sh
 	@config/fuzz.sh $(FUZZ_SECS)

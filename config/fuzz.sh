@@ -1,5 +1,5 @@
 #!/bin/bash
-# Feeds each parser with what a coverage-guided fuzzer thinks up.
+# Feeds each parser, a whole stack and live endpoints with what a coverage-guided fuzzer thinks up.
 #
 #   config/fuzz.sh [SECONDS]    for each target of fuzz/ (default: 60)
 #
@@ -10,6 +10,10 @@ set -eu
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
 host=$(rustc --print host-tuple)
+
+# What the fuzzers start from: the frames of the captures.
+DEMIHOMA_FUZZ_CORPUS=$PWD/corpus cargo test --quiet --manifest-path ../Cargo.toml \
+    --no-default-features --test fuzz_smoke frames_of_the_captures >/dev/null
 
 # What `cargo fuzz` passes; RUSTC_BOOTSTRAP lets a stable compiler take them.
 export RUSTC_BOOTSTRAP=1

@@ -1,0 +1,190 @@
+//! Any order of calls at two endpoints that talk to each other.
+
+use demihoma::addr::{Addr, Ip, LinkId, Meta};
+use demihoma::error::Error;
+use demihoma::homa::{Endpoint, Event, Notify, Payload, RpcKey, RunKey, SocketKey};
+use demihoma::time::Instant;
+
+use super::{Bytes, buffers, check_empty, drain, endpoint};
+
+/// One endpoint, and all that its user was ever given.
+struct Side {
+    homa: Endpoint,
+    ip: Ip,
+    sockets: Vec<SocketKey>,
+    rpcs: Vec<RpcKey>,
+    /// Runs that the user holds, each as often as it does.
+    held: Vec<RunKey>,
+    /// Packets on their way out.
+    wire: Vec<Vec<u8>>,
+}
+
+pub fn run(input: &[u8]) -> u64 {
+    let mut bytes = Bytes(input);
+    let mut now = Instant(0);
+    let mut sides = [1, 2].map(|number| Side {
+        homa: endpoint(number.into()),
+        ip: Ip::v4(10, 0, 0, number),
+        sockets: Vec::new(),
+        rpcs: Vec::new(),
+        held: Vec::new(),
+        wire: Vec::new(),
+    });
+    sides.iter_mut().for_each(|side| side.open(99));
+    while !bytes.is_empty() {
+        let lot = bytes.u8();
+        let (which, other) = (usize::from(lot >> 7), usize::from(lot < 128));
+        let peer = sides[other].ip;
+        match lot % 32 {
+            0..=5 => carry(&mut sides, now, bytes.u8()),
+            6 => now = now + bytes.span(),
+            // The host stands still for long.
+            7 => now = now + demihoma::time::Duration::millis(u64::from(bytes.u16())),
+            call => sides[which].act(call, now, peer, &mut bytes),
+        }
+        for side in &mut sides {
+            side.homa.handle_timeout(now);
+            side.settle(now);
+        }
+    }
+    let mut messages = 0;
+    for side in &mut sides {
+        for socket in side.sockets.clone() {
+            side.homa.close(now, socket);
+        }
+        side.settle(now);
+        for run in side.held.drain(..) {
+            assert!(side.homa.release(now, run), "held bytes are there");
+        }
+        messages += check_empty(&side.homa);
+    }
+    messages
+}
+
+/// Each packet arrives, unless a bit says that it is lost.
+fn carry(sides: &mut [Side; 2], now: Instant, lost: u8) {
+    let wires = [0, 1].map(|side| std::mem::take(&mut sides[side].wire));
+    for (from, wire) in wires.iter().enumerate() {
+        let meta = Meta {
+            from: sides[from].ip,
+            to: sides[1 - from].ip,
+        };
+        for (nth, packet) in wire.iter().enumerate() {
+            if lost >> (nth % 8) & 1 == 0 || lost > 0xf0 {
+                let keep = &mut Endpoint::keep_event;
+                let _ = sides[1 - from].homa.handle_packet(now, meta, packet, keep);
+            }
+        }
+    }
+}
+
+impl Side {
+    fn open(&mut self, port: u16) {
+        if let Ok(socket) = self.homa.open(port) {
+            self.homa.set_server(socket, true);
+            self.sockets.push(socket);
+        }
+    }
+
+    fn act(&mut self, call: u8, now: Instant, peer: Ip, bytes: &mut Bytes) {
+        let socket = bytes.pick(&self.sockets).unwrap_or_default();
+        let rpc = bytes.pick(&self.rpcs).unwrap_or_default();
+        match call {
+            8 => self.open(u16::from(bytes.u8() % 4) + 97),
+            9 => {
+                let _ = self.homa.bind(socket, u16::from(bytes.u8() % 4) + 97);
+            }
+            10 => self.homa.set_server(socket, bytes.u8() % 4 > 0),
+            11..=16 => self.request(now, socket, peer, bytes),
+            17..=19 => {
+                if let Some(message) = self.homa.take(rpc) {
+                    self.held.push(message.run);
+                }
+            }
+            20..=22 => {
+                let (payload, notify) = (self.payload(bytes), notify(bytes));
+                let _ = self.homa.send_response(now, rpc, payload, notify);
+            }
+            23 => self.homa.abort(now, rpc, Error::Canceled),
+            24 => self.homa.forget(now, rpc),
+            25 | 26 => {
+                let at = usize::from(bytes.u8());
+                if let Some(at) = at.checked_rem(self.held.len()) {
+                    let run = self.held.swap_remove(at);
+                    assert!(self.homa.release(now, run), "held bytes are there");
+                    let is_held = self.held.contains(&run);
+                    assert!(!is_held || self.homa.retain(run), "two held it");
+                    self.held.extend(is_held.then_some(run));
+                }
+            }
+            27 => {
+                if let Some(run) = bytes.pick(&self.held) {
+                    assert!(self.homa.retain(run), "held bytes are there");
+                    self.held.push(run);
+                }
+            }
+            28 if bytes.u8() % 4 == 0 => self.homa.close(now, socket),
+            29 => self.homa.handle_peer_lost(peer),
+            30 => self
+                .homa
+                .handle_peer_failed(now, peer, Error::HostUnreachable),
+            31 => self.homa.send_saved_acks(socket),
+            _ => {
+                let _ = self.homa.is_settled(socket);
+            }
+        }
+    }
+
+    fn request(&mut self, now: Instant, socket: SocketKey, peer: Ip, bytes: &mut Bytes) {
+        let to = Addr::new(peer, u16::from(bytes.u8() % 4) + 97);
+        let (payload, notify) = (self.payload(bytes), notify(bytes));
+        if let Ok((rpc, _)) = self.homa.send_request(now, socket, to, payload, 1, notify) {
+            self.rpcs.push(rpc);
+        }
+    }
+
+    fn payload(&self, bytes: &mut Bytes) -> Payload {
+        match bytes.u8() % 4 {
+            0 => Payload::EmptyReply,
+            1 => match bytes.pick(&self.held) {
+                Some(run) => Payload::Received {
+                    run,
+                    start: bytes.len(),
+                    len: bytes.len(),
+                },
+                None => Payload::Gone,
+            },
+            _ => {
+                let buf = buffers().alloc(bytes.len().min(1_000_001) as usize);
+                buf.map_or(Payload::Gone, Payload::Buffer)
+            }
+        }
+    }
+
+    fn settle(&mut self, now: Instant) {
+        while let Some(ip) = self.homa.poll_unresolved() {
+            self.homa.handle_peer_up(ip, LinkId(7));
+        }
+        while let Some(event) = self.homa.poll_event() {
+            match event {
+                Event::Request { rpc, .. } => self.rpcs.push(rpc),
+                Event::Response { message, .. } => self.held.push(message.run),
+                Event::Failed { .. } | Event::Released { .. } => {}
+            }
+        }
+        // Stale keys are worth keeping, but not all.
+        self.rpcs.drain(..self.rpcs.len().saturating_sub(64));
+        let wire = &mut self.wire;
+        drain(&mut self.homa, now, |_, packet| wire.push(packet.to_vec()));
+        self.wire.truncate(4_096);
+        self.homa.check();
+    }
+}
+
+fn notify(bytes: &mut Bytes) -> Notify {
+    match bytes.u8() % 3 {
+        0 => Notify::Never,
+        1 => Notify::Transmitted(1),
+        _ => Notify::Delivered(1),
+    }
+}

@@ -1,0 +1,12 @@
+//! Any packets at a live endpoint.
+#![no_main]
+
+#[allow(dead_code)] // Each target uses its own.
+#[path = "../bodies/mod.rs"]
+mod bodies;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    bodies::packets::run(bytes);
+});
