@@ -48,10 +48,11 @@ pub struct Peer {
     /// written the address into a packet, and the peer is the first to be forgotten.
     used_at: Option<Coarse>,
     lists: Option<Box<Lists>>,
-    /// Of these two ticks the lower bits: that one of long ago is taken for the present one now
-    /// and then does no harm.
-    cutoffs_sent_tick: Option<NonZero<u16>>,
-    resend_tick: u16,
+    /// When a packet last showed that it lives. Of this tick and the next two there are the lower
+    /// bits: that one of long ago is taken for a present one now and then does no harm.
+    heard_tick: Option<NonZero<u16>>,
+    cutoffs_sent_tick: Option<NonZero<u8>>,
+    resend_tick: u8,
     resends: u8,
 }
 
@@ -193,6 +194,7 @@ impl Peer {
             rpc_count: 0,
             used_at: None,
             lists: None,
+            heard_tick: None,
             cutoffs_sent_tick: None,
             resend_tick: 0,
             resends: 0,
@@ -252,15 +254,28 @@ impl Peer {
         self.used_at = Some(Coarse::from(now));
     }
 
+    /// A packet shows that it lives.
+    #[inline]
+    pub fn on_heard(&mut self, tick: u32) {
+        self.heard_tick = NonZero::new(tick as u16).or(Some(NonZero::<u16>::MIN));
+    }
+
+    /// Whether a packet showed so in the last `ticks`.
+    pub fn was_heard(&self, tick: u32, ticks: u32) -> bool {
+        let age = |heard: NonZero<u16>| (tick as u16).wrapping_sub(heard.get());
+        self.heard_tick
+            .is_some_and(|heard| u32::from(age(heard)) < ticks)
+    }
+
     /// Whether CUTOFFS may be sent now: once a tick.
     pub fn may_send_cutoffs(&mut self, tick: u32) -> bool {
-        let tick = NonZero::new((tick % 0xffff) as u16 + 1);
+        let tick = NonZero::new((tick % 0xff) as u8 + 1);
         std::mem::replace(&mut self.cutoffs_sent_tick, tick) != tick
     }
 
     /// Whether one more RESEND may be sent in this tick.
     pub fn may_resend(&mut self, tick: u32, per_tick_max: u8) -> bool {
-        let tick = tick as u16;
+        let tick = tick as u8;
         if self.resend_tick != tick {
             (self.resend_tick, self.resends) = (tick, 0);
         }

@@ -367,6 +367,7 @@ impl Endpoint {
         };
         rpc.heard_tick = tick;
         rpc.ask_interval = self.params.resend_interval_ticks;
+        self.peers.get_mut(rpc.peer).on_heard(tick);
         let Some(out) = rpc.msg_out_mut() else {
             self.stats.out_of_place += 1;
             return Verdict::Dropped;
@@ -481,6 +482,7 @@ impl Endpoint {
             Some(rpc) => {
                 rpc.heard_tick = tick;
                 rpc.ask_interval = rpc.ask_interval.saturating_mul(2).min(longest);
+                self.peers.get_mut(rpc.peer).on_heard(tick);
                 Verdict::Taken
             }
             None => {

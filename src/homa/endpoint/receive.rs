@@ -236,6 +236,7 @@ impl Endpoint {
         };
         let peer = self.peers.get_mut(rpc.peer);
         peer.on_rpc_over(now);
+        peer.on_heard(self.wheel.tick());
         let message = Message {
             run,
             offset,

@@ -181,7 +181,11 @@ impl Endpoint {
         let silent = tick.wrapping_sub(rpc.heard_tick);
         let left = self.params.timeout_ticks.saturating_sub(silent);
         if left == 0 {
-            self.stats.timeouts += u64::from(rpc.id.is_client());
+            let is_client = rpc.id.is_client();
+            if asks && self.is_unasked(key) {
+                return self.put_off(key);
+            }
+            self.stats.timeouts += u64::from(is_client);
             self.abort(now, key, Error::PeerTimedOut);
             return Look::Done;
         }
@@ -204,10 +208,41 @@ impl Endpoint {
             .get_mut(peer)
             .may_resend(tick, self.params.resends_per_peer_tick)
         {
-            return Look::Again(1);
+            return self.put_off(key);
         }
         self.ask_for_missing(key);
         Look::Again(self.params.resend_interval_ticks.min(left))
+    }
+
+    /// Whether the peer lives, and just was not asked yet what became of this RPC, as others are
+    /// asked for first.
+    fn is_unasked(&self, key: RpcKey) -> bool {
+        let tick = self.wheel.tick();
+        self.rpcs.get(key).is_some_and(|rpc| {
+            let silent = tick.wrapping_sub(rpc.heard_tick);
+            let since_asked = tick.wrapping_sub(rpc.asked_tick);
+            let peer = self.peers.get(rpc.peer);
+            since_asked >= silent && peer.was_heard(tick, self.params.timeout_ticks)
+        })
+    }
+
+    /// The peer may not be asked for this RPC now: its turn comes. The more RPCs there are, the
+    /// later, since to look at 100,000 of them in each tick would take longer than a tick.
+    ///
+    /// Who is not asked owes no answer. Else RPCs to slow handlers would time out once there are
+    /// more of them than may be asked for in that time: 800 by default.
+    #[cold]
+    fn put_off(&mut self, key: RpcKey) -> Look {
+        let (tick, params) = (self.wheel.tick(), &self.params);
+        let is_unasked = self.is_unasked(key);
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Look::Done;
+        };
+        if is_unasked {
+            rpc.heard_tick = tick.wrapping_sub(params.resend_ticks);
+        }
+        let turns = self.peers.get(rpc.peer).rpc_count / u32::from(params.resends_per_peer_tick);
+        Look::Again((turns / 8).clamp(1, (params.timeout_ticks / 4).max(1)))
     }
 
     /// Sends a RESEND for each stretch that is missing, or for everything if nothing came.

@@ -60,6 +60,29 @@ fn at_most_eight_resends_go_to_a_peer_in_a_tick_and_all_rpcs_get_their_turn() {
     assert_eq!(rig.homa.stats().timeouts, 20);
 }
 
+/// One RPC that nobody answers, among 2,000 to slow handlers: these live, though each is asked for
+/// every 250 ms only, and that one times out.
+#[test]
+fn silence_does_not_count_against_an_rpc_that_was_not_asked_for_while_its_peer_lives() {
+    let mut rig = Rig::new();
+    let (_, lost) = rig.call(100);
+    for _ in 1..2_000 {
+        rig.call(100);
+    }
+    for _ in 0..1_000 {
+        for out in rig.pass(1).concat() {
+            match out {
+                Out::Resend(id, ..) if id != lost => assert!(rig.hear(PEER, id ^ 1, &Packet::Busy)),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(rig.homa.stats().timeouts, 1);
+    // And once the peer is dead, all of them do.
+    rig.pass(200);
+    assert_eq!(rig.homa.stats().timeouts, 2_000);
+}
+
 /// NEED_ACKs make a client ask at once, but no more than it may.
 #[test]
 fn need_acks_draw_no_more_resends_than_a_tick_allows() {
