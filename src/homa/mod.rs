@@ -6,7 +6,8 @@
 //! | part | decides |
 //! |---|---|
 //! | `socket`, `peer`, `table` | whom a packet is for |
-//! | `gaps`, `msg_in`, `pool` | which bytes are new, and where they go |
+//! | `gaps`, `msg_in` | which bytes are new |
+//! | `pool`, `share`, `waiting` | where they go, and who waits for room |
 //! | `grant` | which messages may send more |
 //! | `msg_out`, `outgoing`, `control` | what goes out next |
 //! | `timer` | which RPCs to look at in a tick |
@@ -25,9 +26,11 @@ mod params;
 mod peer;
 mod pool;
 mod rpc;
+mod share;
 mod socket;
 mod table;
 mod timer;
+mod waiting;
 
 pub use endpoint::{Endpoint, Stats, Verdict};
 pub use event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::homa::event::RunKey;
 use crate::homa::gaps::{Gaps, TooManyHoles};
 use crate::homa::grant::Grantee;
+use crate::homa::share::Share;
 use crate::slots::Key;
 use crate::time::Instant;
 
@@ -18,6 +19,8 @@ pub struct MsgIn {
     pub granted: u32,
     pub birth: Instant,
     pub place: Place,
+    /// On whose account its bytes go.
+    pub share: Share,
     /// Its entry in the order of grants, if it needs any.
     pub grantee: Option<Key<Grantee>>,
     pub empty_reply: bool,
@@ -28,18 +31,22 @@ pub struct MsgIn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Run(RunKey),
+    /// Only its first packet came, whose bytes have a run of their own: one packet is too little
+    /// to take many pages for it.
+    First(RunKey),
     /// No run was free; what comes meanwhile is dropped.
     Waiting,
 }
 
 impl MsgIn {
-    pub fn new(len: u32, granted: u32, birth: Instant, place: Place) -> Self {
+    pub fn new(len: u32, granted: u32, birth: Instant, place: Place, share: Share) -> Self {
         Self {
             len,
             received: 0,
             granted: granted.min(len),
             birth,
             place,
+            share,
             grantee: None,
             empty_reply: false,
             gaps: Gaps::default(),
@@ -59,6 +66,17 @@ impl MsgIn {
             *received += part.end - part.start;
             fresh(part);
         })
+    }
+
+    /// One past the highest byte that arrived.
+    pub fn end(&self) -> u32 {
+        self.gaps.end()
+    }
+
+    /// Forgets what came: there is no room for it.
+    pub fn forget_bytes(&mut self) {
+        (self.received, self.gaps) = (0, Gaps::default());
+        self.place = Place::Waiting;
     }
 
     pub fn is_whole(&self) -> bool {
@@ -85,7 +103,7 @@ mod tests {
     use super::*;
 
     fn message(len: u32, granted: u32) -> MsgIn {
-        MsgIn::new(len, granted, Instant(0), Place::Waiting)
+        MsgIn::new(len, granted, Instant(0), Place::Waiting, Share::Response)
     }
 
     fn insert(message: &mut MsgIn, range: Range<u32>) {

@@ -1,10 +1,11 @@
 //! Receive pages: each incoming message gets one run of adjacent bytes.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 
-use crate::homa::event::RpcKey;
+use crate::homa::share::{Share, Shares};
+use crate::homa::waiting::{Waiter, Waiting};
 use crate::slots::{Key, Slots};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Bytes of a bpage. Source: the seed's `HOMA_BPAGE_SIZE`.
 pub const BPAGE_LEN: u32 = 1 << 16;
@@ -12,12 +13,16 @@ pub const BPAGE_LEN: u32 = 1 << 16;
 /// Small messages start at multiples of this, so that none shares a cache line with another.
 const PIECE_ALIGN: u32 = 64;
 
+/// A message that waits longer than this for pages gets some reserved. Decision 26.
+const PATIENCE: Duration = Duration::millis(1);
+
 /// The bytes of one message, and how many hold them.
 #[derive(Debug)]
 pub struct Run {
     offset: u32,
     len: u32,
     holders: u32,
+    share: Share,
 }
 
 /// The pages of one region.
@@ -36,8 +41,9 @@ pub struct Pool {
     free_count: u32,
     partial: Option<Partial>,
     runs: Slots<Run>,
-    /// RPCs that wait for pages: the smallest first, then the oldest.
-    waiting: BTreeSet<Waiter>,
+    shares: Shares,
+    waiting: Waiting,
+    reserved: Option<Reservation>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +52,12 @@ struct Partial {
     used: u32,
 }
 
-/// An RPC whose message found no run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Waiter {
-    pub len: u32,
-    pub birth: Instant,
-    pub rpc: RpcKey,
+/// Pages that are kept free, as they become so, for a message that waited long.
+#[derive(Clone, Debug)]
+struct Reservation {
+    waiter: Waiter,
+    window: Range<u32>,
+    chosen_at: Instant,
 }
 
 impl Pool {
@@ -71,20 +77,28 @@ impl Pool {
             free_count: pages as u32,
             partial: None,
             runs: Slots::new(runs_max),
-            waiting: BTreeSet::new(),
+            shares: Shares::new(pages as u32 * BPAGE_LEN),
+            waiting: Waiting::default(),
+            reserved: None,
         }
     }
 
-    /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough.
+    /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough, or
+    /// its share is used up.
     #[inline(always)]
-    pub fn alloc(&mut self, len: u32) -> Option<Key<Run>> {
-        if self.runs.is_full() {
+    pub fn alloc(&mut self, len: u32, share: Share) -> Option<Key<Run>> {
+        let charge = charge(len);
+        if self.runs.is_full() || !self.shares.admits(share, charge) {
             return None;
         }
-        let offset = match self.cut_from_partial(len) {
-            Some(offset) => offset,
-            None => self.take_anew(len)?,
+        let offset = match self.reserved {
+            None => match self.cut_from_partial(len) {
+                Some(offset) => offset,
+                None => self.take_anew(len, 0..0)?,
+            },
+            Some(_) => self.take_beside(len, share)?,
         };
+        self.shares.take(share, charge);
         let (first, last) = pages_of(offset, len);
         self.add_user(first);
         for page in first + 1..=last {
@@ -94,18 +108,41 @@ impl Pool {
             offset,
             len,
             holders: 1,
+            share,
         })
     }
 
-    /// Starts a partial page, or takes whole pages.
+    /// Starts a partial page, or takes whole pages; none of those in `but`.
     #[cold]
-    fn take_anew(&mut self, len: u32) -> Option<u32> {
+    fn take_anew(&mut self, len: u32, but: Range<u32>) -> Option<u32> {
         if len >= BPAGE_LEN {
-            return self.take_pages(len);
+            return self.take_pages(len, but);
         }
-        let page = self.highest_free()?;
+        let page = self.highest_free(but)?;
         self.partial = Some(Partial { page, used: 0 });
         self.cut_from_partial(len)
+    }
+
+    /// Takes what lies beside the reserved window.
+    ///
+    /// A response need not respect the reservation of a request: the request may be one of those
+    /// for whose sake the other was called, and would then wait for itself.
+    #[cold]
+    fn take_beside(&mut self, len: u32, share: Share) -> Option<u32> {
+        let reserved = self.reserved.clone()?;
+        let but = reserved.window;
+        // No small message may keep a page of the window in use.
+        self.partial = self.partial.filter(|partial| !but.contains(&partial.page));
+        let offset = self
+            .cut_from_partial(len)
+            .or_else(|| self.take_anew(len, but));
+        if offset.is_some() || share != Share::Response {
+            return offset;
+        }
+        match reserved.waiter.share {
+            Share::Response => None,
+            Share::Request(_) => self.take_anew(len, 0..0),
+        }
     }
 
     /// Where a run's bytes lie: offset in the region, length.
@@ -132,7 +169,14 @@ impl Pool {
         run.holders -= 1;
         if run.holders == 0 {
             let (first, last) = pages_of(run.offset, run.len);
+            let (share, charge) = (run.share, charge(run.len));
             self.runs.remove(key);
+            self.shares.give_back(share, charge);
+            if let Share::Request(peer) = share
+                && !self.waiting.is_empty()
+            {
+                self.waiting.call_back(peer);
+            }
             self.remove_user(first);
             for page in first + 1..=last {
                 self.remove_user(page);
@@ -148,14 +192,64 @@ impl Pool {
 
     pub fn stop_waiting(&mut self, waiter: Waiter) {
         self.waiting.remove(&waiter);
+        let is_its = |reserved: &Reservation| reserved.waiter == waiter;
+        if self.reserved.as_ref().is_some_and(is_its) {
+            self.reserved = None;
+        }
     }
 
-    /// The next waiting RPC whose message now fits, with its run.
-    pub fn poll_waiter(&mut self) -> Option<(Waiter, Key<Run>)> {
-        let waiter = *self.waiting.first()?;
-        let run = self.alloc(waiter.len)?;
-        self.waiting.remove(&waiter);
-        Some((waiter, run))
+    /// The next waiting RPC whose message now fits, with its run: one that waited too long, or the
+    /// smallest.
+    pub fn poll_waiter(&mut self, now: Instant) -> Option<(Waiter, Key<Run>)> {
+        self.reserve(now);
+        if let Some(reserved) = self.reserved.take() {
+            match self.alloc(reserved.waiter.len, reserved.waiter.share) {
+                Some(run) => return Some(self.stop_waiting_with(reserved.waiter, run)),
+                None => self.reserved = Some(reserved),
+            }
+        }
+        let smallest = self.waiting.smallest(&self.shares, charge);
+        smallest.into_iter().flatten().find_map(|waiter| {
+            let run = self.alloc(waiter.len, waiter.share)?;
+            Some(self.stop_waiting_with(waiter, run))
+        })
+    }
+
+    fn stop_waiting_with(&mut self, waiter: Waiter, run: Key<Run>) -> (Waiter, Key<Run>) {
+        self.stop_waiting(waiter);
+        if let Share::Request(peer) = waiter.share {
+            self.waiting.call_back(peer);
+        }
+        (waiter, run)
+    }
+
+    /// Reserves pages for the oldest waiter if it has waited too long. The window is chosen anew
+    /// from time to time, as another may have become the better one.
+    fn reserve(&mut self, now: Instant) {
+        let is_fresh = |reserved: &Reservation| now.since(reserved.chosen_at) < PATIENCE;
+        if self.reserved.as_ref().is_some_and(is_fresh) {
+            return;
+        }
+        let oldest = self.waiting.oldest(&self.shares, charge);
+        self.reserved = oldest
+            .filter(|waiter| now.since(waiter.birth) >= PATIENCE)
+            .map(|waiter| Reservation {
+                waiter,
+                window: self.best_window(waiter.len.div_ceil(BPAGE_LEN)),
+                chosen_at: now,
+            });
+    }
+
+    /// The `count` adjacent pages of which the fewest are in use, the lowest of several.
+    fn best_window(&self, count: u32) -> Range<u32> {
+        let in_use = |page: u32| u32::from(self.users[page as usize] > 0);
+        let mut used: u32 = (0..count).map(in_use).sum();
+        let mut best = (used, 0);
+        for start in 1..=self.pages() - count {
+            used = used + in_use(start + count - 1) - in_use(start - 1);
+            best = best.min((used, start));
+        }
+        best.1..best.1 + count
     }
 
     pub fn has_waiters(&self) -> bool {
@@ -164,6 +258,26 @@ impl Pool {
 
     pub fn waiter_count(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether the peer whose message it is may hold `len` bytes more.
+    pub fn admits_peer(&self, len: u32, share: Share) -> bool {
+        match share {
+            Share::Response => true,
+            Share::Request(peer) => self.shares.admits_peer(peer, charge(len)),
+        }
+    }
+
+    /// Bytes that requests hold, as they count against their share.
+    pub fn held_by_requests(&self) -> u32 {
+        self.shares.requests()
+    }
+
+    /// What [`Self::held_by_requests`] must equal, counted anew: for checks.
+    pub fn count_held_by_requests(&self) -> u32 {
+        let requests = self.runs.iter().map(|(_, run)| run);
+        let requests = requests.filter(|run| run.share != Share::Response);
+        requests.map(|run| charge(run.len)).sum()
     }
 
     /// Pages that no message reaches into.
@@ -197,9 +311,9 @@ impl Pool {
     }
 
     /// Takes enough adjacent free pages, lowest first.
-    fn take_pages(&mut self, len: u32) -> Option<u32> {
+    fn take_pages(&mut self, len: u32, but: Range<u32>) -> Option<u32> {
         let count = len.div_ceil(BPAGE_LEN);
-        let first = self.lowest_stretch(count)?;
+        let first = self.lowest_stretch(count, but)?;
         let last = first + count - 1;
         if self
             .partial
@@ -216,7 +330,7 @@ impl Pool {
         Some(first * BPAGE_LEN)
     }
 
-    fn lowest_stretch(&self, count: u32) -> Option<u32> {
+    fn lowest_stretch(&self, count: u32, but: Range<u32>) -> Option<u32> {
         if count > self.free_count {
             return None;
         }
@@ -228,7 +342,7 @@ impl Pool {
                 continue;
             }
             for bit in 0..64 {
-                if word >> bit & 1 == 0 {
+                if word >> bit & 1 == 0 || but.contains(&(base + bit)) {
                     found = 0;
                     continue;
                 }
@@ -244,14 +358,19 @@ impl Pool {
         None
     }
 
-    fn highest_free(&self) -> Option<u32> {
-        let (index, word) = self
-            .free
-            .iter()
-            .enumerate()
-            .rev()
-            .find(|(_, word)| **word != 0)?;
-        Some(index as u32 * 64 + 63 - word.leading_zeros())
+    fn highest_free(&self, but: Range<u32>) -> Option<u32> {
+        for (index, &word) in self.free.iter().enumerate().rev() {
+            let mut word = word;
+            while word != 0 {
+                let bit = 63 - word.leading_zeros();
+                let page = index as u32 * 64 + bit;
+                if !but.contains(&page) {
+                    return Some(page);
+                }
+                word ^= 1 << bit;
+            }
+        }
+        None
     }
 
     #[inline]
@@ -275,6 +394,16 @@ impl Pool {
     }
 }
 
+/// What a message of `len` bytes counts for against its share.
+fn charge(len: u32) -> u32 {
+    let unit = if len < BPAGE_LEN {
+        PIECE_ALIGN
+    } else {
+        BPAGE_LEN
+    };
+    len.next_multiple_of(unit)
+}
+
 /// The first and the last page of these bytes.
 #[inline]
 fn pages_of(offset: u32, len: u32) -> (u32, u32) {
@@ -283,6 +412,8 @@ fn pages_of(offset: u32, len: u32) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use crate::rng::Rng;
 
@@ -301,9 +432,9 @@ mod tests {
     #[test]
     fn a_long_message_is_adjacent_and_its_rest_serves_small_ones() {
         let mut pool = Pool::new(4 * PAGE, 10);
-        let long = pool.alloc(150_000).unwrap();
+        let long = pool.alloc(150_000, Share::Response).unwrap();
         assert_eq!((offset(&pool, long), pool.free_pages()), (0, 1));
-        let small = pool.alloc(1000).unwrap();
+        let small = pool.alloc(1000, Share::Response).unwrap();
         // 150,000 is 2,343.75 lines of 64 B, so the next one starts at 150,016.
         assert_eq!((offset(&pool, small), pool.free_pages()), (150_016, 1));
         pool.release(long);
@@ -316,21 +447,21 @@ mod tests {
     #[test]
     fn small_messages_share_a_page_that_starts_over_when_empty() {
         let mut pool = Pool::new(2 * PAGE, 10);
-        let first = pool.alloc(2000).unwrap();
-        let second = pool.alloc(2000).unwrap();
+        let first = pool.alloc(2000, Share::Response).unwrap();
+        let second = pool.alloc(2000, Share::Response).unwrap();
         assert_eq!(offset(&pool, second) - offset(&pool, first), 2048);
         pool.release(first);
         pool.release(second);
-        let again = pool.alloc(100).unwrap();
+        let again = pool.alloc(100, Share::Response).unwrap();
         assert_eq!(offset(&pool, again), BPAGE_LEN);
     }
 
     #[test]
     fn whole_pages_share_nothing() {
         let mut pool = Pool::new(3 * PAGE, 10);
-        let two = pool.alloc(2 * BPAGE_LEN).unwrap();
+        let two = pool.alloc(2 * BPAGE_LEN, Share::Response).unwrap();
         assert_eq!((offset(&pool, two), pool.free_pages()), (0, 1));
-        let small = pool.alloc(1).unwrap();
+        let small = pool.alloc(1, Share::Response).unwrap();
         assert_eq!(offset(&pool, small), 2 * BPAGE_LEN);
     }
 
@@ -338,7 +469,7 @@ mod tests {
     #[test]
     fn too_long_a_message_takes_nothing() {
         let mut pool = Pool::new(5 * PAGE, 10);
-        assert!(pool.alloc(5 * BPAGE_LEN + 100).is_none());
+        assert!(pool.alloc(5 * BPAGE_LEN + 100, Share::Response).is_none());
         assert_eq!((pool.free_pages(), pool.runs.len()), (5, 0));
     }
 
@@ -346,7 +477,7 @@ mod tests {
     #[test]
     fn bytes_are_free_with_their_last_holder_and_only_once() {
         let mut pool = Pool::new(PAGE, 10);
-        let run = pool.alloc(10).unwrap();
+        let run = pool.alloc(10, Share::Response).unwrap();
         assert!(pool.retain(run) && pool.release(run));
         assert_eq!(pool.free_pages(), 0);
         assert!(pool.release(run) && !pool.release(run) && !pool.retain(run));
@@ -357,28 +488,127 @@ mod tests {
     #[test]
     fn waiters_are_served_smallest_first_as_pages_come_free() {
         let mut pool = Pool::new(2 * PAGE, 10);
-        let all = pool.alloc(2 * BPAGE_LEN).unwrap();
+        let all = pool.alloc(2 * BPAGE_LEN, Share::Response).unwrap();
         let waiter = |len, index| Waiter {
             len,
             birth: Instant(0),
             rpc: Key::from_parts(index, 1),
+            share: Share::Response,
         };
         let (large, small) = (waiter(BPAGE_LEN + 1, 0), waiter(2000, 1));
         pool.wait(large);
         pool.wait(small);
-        assert!(pool.poll_waiter().is_none());
+        assert!(pool.poll_waiter(Instant(0)).is_none());
         pool.release(all);
-        let (first, run) = pool.poll_waiter().unwrap();
+        let (first, run) = pool.poll_waiter(Instant(0)).unwrap();
         assert_eq!(first, small);
-        assert!(pool.poll_waiter().is_none() && pool.has_waiters());
+        assert!(pool.poll_waiter(Instant(0)).is_none() && pool.has_waiters());
         pool.release(run);
-        assert_eq!(pool.poll_waiter().unwrap().0, large);
+        assert_eq!(pool.poll_waiter(Instant(0)).unwrap().0, large);
     }
 
     #[test]
     fn a_full_table_of_runs_refuses() {
         let mut pool = Pool::new(PAGE, 1);
-        assert!(pool.alloc(1).is_some() && pool.alloc(1).is_none());
+        assert!(
+            pool.alloc(1, Share::Response).is_some() && pool.alloc(1, Share::Response).is_none()
+        );
+    }
+
+    fn request(len: u32, birth: u64, peer: u32) -> Waiter {
+        Waiter {
+            len,
+            birth: Instant(birth),
+            rpc: Key::from_parts(peer, 1),
+            share: Share::Request(peer),
+        }
+    }
+
+    /// Decision 19. 64 peers want 16 pages each of 1,024: four of them, by their size, get a
+    /// quarter of three quarters each; what is left is for responses.
+    #[test]
+    fn requests_leave_a_quarter_of_the_pages_to_responses() {
+        let mut pool = Pool::new(64 * PAGE, 1000);
+        let mut runs = Vec::new();
+        for peer in 0..64 {
+            runs.extend(pool.alloc(1_000_000, Share::Request(peer)));
+        }
+        assert_eq!((runs.len(), pool.free_pages()), (3, 16));
+        assert_eq!(pool.held_by_requests(), 48 * BPAGE_LEN);
+        assert!(pool.alloc(1, Share::Request(70)).is_none());
+        let response = pool.alloc(1_000_000, Share::Response).unwrap();
+        assert!(pool.release(response) && pool.release(runs[1]));
+        // A peer that has its quarter gets no more, another does.
+        assert!(pool.alloc(1, Share::Request(0)).is_none());
+        assert!(pool.alloc(1_000_000, Share::Request(9)).is_some());
+    }
+
+    /// A waiter whose peer has its share does not hold up the others, and is served once some of
+    /// what its peer holds comes back.
+    #[test]
+    fn a_peers_own_share_holds_up_nobody_else() {
+        let mut pool = Pool::new(64 * PAGE, 1000);
+        let held = pool.alloc(1_000_000, Share::Request(1)).unwrap();
+        pool.wait(request(70_000, 0, 1));
+        pool.wait(request(80_000, 0, 2));
+        assert_eq!(pool.poll_waiter(Instant(5)).unwrap().0.rpc.index(), 2);
+        assert!(pool.poll_waiter(Instant(5)).is_none() && pool.has_waiters());
+        assert!(pool.release(held));
+        assert_eq!(pool.poll_waiter(Instant(6)).unwrap().0.rpc.index(), 1);
+        assert!(!pool.has_waiters());
+    }
+
+    /// Decision 26. Each of four pages is held by a small request that goes as another's comes, so
+    /// that there are never two free ones, unless they are kept.
+    #[test]
+    fn a_long_message_that_waited_a_millisecond_gets_pages_reserved() {
+        let mut pool = Pool::new(8 * PAGE, 1000);
+        let small = BPAGE_LEN - 64;
+        for _ in 0..4 {
+            pool.alloc(small, Share::Response).unwrap();
+        }
+        let mut held: VecDeque<_> = (10..14)
+            .map(|peer| pool.alloc(small, Share::Request(peer)).unwrap())
+            .collect();
+        let long = request(2 * BPAGE_LEN, 0, 1);
+        pool.wait(long);
+        for micros in 0..1000_u64 {
+            assert!(pool.release(held.pop_front().unwrap()));
+            assert!(pool.poll_waiter(Instant(micros * 1000)).is_none());
+            let peer = 20 + micros as u32 % 20;
+            held.push_back(pool.alloc(small, Share::Request(peer)).unwrap());
+        }
+        for micros in 1000..1004 {
+            assert!(pool.release(held.pop_front().unwrap()));
+            if let Some((waiter, _)) = pool.poll_waiter(Instant(micros * 1000)) {
+                return assert_eq!(waiter, long);
+            }
+            held.extend(pool.alloc(small, Share::Request(50)));
+        }
+        panic!("it starved");
+    }
+
+    /// All but the reserved window is in use: a response may have a page of it if a request
+    /// waits, since the request's handler may be what waits for the response.
+    #[test]
+    fn a_response_does_not_wait_behind_the_reservation_of_a_request() {
+        for (share, expected) in [(Share::Request(3), true), (Share::Response, false)] {
+            let mut pool = Pool::new(4 * PAGE, 1000);
+            let low = pool.alloc(2 * BPAGE_LEN, Share::Response).unwrap();
+            let _high = pool.alloc(2 * BPAGE_LEN, Share::Response).unwrap();
+            let waiter = Waiter {
+                share,
+                ..request(3 * BPAGE_LEN, 0, 3)
+            };
+            pool.wait(waiter);
+            pool.release(low);
+            assert!(pool.poll_waiter(Instant(PATIENCE.0)).is_none());
+            assert!(pool.alloc(100, Share::Request(8)).is_none());
+            let response = pool.alloc(100, Share::Response);
+            assert_eq!(response.is_some(), expected, "{share:?}");
+            pool.stop_waiting(waiter);
+            assert!(pool.alloc(100, Share::Request(8)).is_some());
+        }
     }
 
     /// Any order of taking and giving back: runs never overlap, and all is free at the end.
@@ -395,7 +625,7 @@ mod tests {
                     continue;
                 }
                 let longest = [100, 5000, 70_000, 1_000_000][rng.below(4) as usize];
-                held.extend(pool.alloc(1 + rng.below(longest) as u32));
+                held.extend(pool.alloc(1 + rng.below(longest) as u32, Share::Response));
                 let mut spans: Vec<_> = held.iter().map(|&run| pool.place(run).unwrap()).collect();
                 spans.sort_unstable();
                 let apart = spans

@@ -4,6 +4,7 @@ use crate::homa::event::{RunKey, SocketKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::Peer;
+use crate::homa::share::Share;
 use crate::slots::Key;
 use crate::wire::homa::{Common, RpcId};
 
@@ -68,6 +69,15 @@ impl Rpc {
             sport: self.port,
             dport: self.peer_port,
             id: self.id,
+        }
+    }
+
+    /// On whose account its incoming message goes.
+    #[inline]
+    pub fn share(&self) -> Share {
+        match self.id.is_client() {
+            true => Share::Response,
+            false => Share::Request(self.peer.index()),
         }
     }
 

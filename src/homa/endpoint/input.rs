@@ -275,7 +275,7 @@ impl Endpoint {
         if self.is_finished(arrival, peer, hash) {
             return Err(Verdict::Dropped);
         }
-        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_| true) {
+        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_, _| true) {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         }

@@ -1,6 +1,7 @@
 //! Where all parts of the transport meet.
 
 mod app;
+mod first;
 mod input;
 mod leave;
 mod output;
@@ -22,11 +23,12 @@ use crate::homa::msg_out::{Cut, MsgOut};
 use crate::homa::outgoing::Outgoing;
 use crate::homa::params::Params;
 use crate::homa::peer::{Link, Peer, Peers};
-use crate::homa::pool::{Pool, Waiter};
+use crate::homa::pool::Pool;
 use crate::homa::rpc::{Rpc, State};
 use crate::homa::socket::Sockets;
 use crate::homa::table::Table;
 use crate::homa::timer::Wheel;
+use crate::homa::waiting::Waiter;
 use crate::keyed::Keyed;
 use crate::mem::Region;
 use crate::rng::Rng;
@@ -249,6 +251,11 @@ impl Endpoint {
             self.grants.incoming(),
             self.grants.count_incoming(),
             "sum of incoming bytes"
+        );
+        assert_eq!(
+            self.pool.held_by_requests(),
+            self.pool.count_held_by_requests(),
+            "bytes that requests hold"
         );
         assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
         assert!(self.unacked.len() <= self.params.rpcs_max as usize);
@@ -476,7 +483,7 @@ impl Endpoint {
             self.grants.on_gone(grantee);
         }
         match message.place {
-            Place::Run(run) => {
+            Place::Run(run) | Place::First(run) => {
                 self.release(now, run);
             }
             Place::Waiting => self.pool.stop_waiting(waiter(key, &message)),
@@ -506,6 +513,7 @@ fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
         len: message.len,
         birth: message.birth,
         rpc,
+        share: message.share,
     }
 }
 

@@ -1,11 +1,16 @@
 //! Messages as they come in: pages for them, their bytes, and the end of it.
 
+use std::ops::Range;
+
 use crate::addr::Addr;
 use crate::homa::event::{Event, Message, Notify, RpcKey, RunKey};
+use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::{Peer, SAVED_ACKS_MAX};
 use crate::homa::rpc::{Rpc, State, Whole};
+use crate::homa::share::Share;
+use crate::homa::waiting::Waiter;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{Ack, Common, Data, Resend};
@@ -31,8 +36,9 @@ impl Endpoint {
         match rpc.state {
             State::Receiving(..) | State::Incoming(_) => {}
             State::Sending(_) | State::Moving => {
+                let share = rpc.share();
                 if payload.len() == data.message_length as usize
-                    && let Some(run) = self.pool.alloc(data.message_length)
+                    && let Some(run) = self.pool.alloc(data.message_length, share)
                 {
                     return self.receive_whole(now, key, data, payload, run);
                 }
@@ -102,43 +108,47 @@ impl Endpoint {
         payload_len: usize,
     ) -> MsgIn {
         let len = data.message_length;
-        let place = match self.alloc_run(now, len) {
-            Some(run) => Place::Run(run),
-            None => Place::Waiting,
-        };
-        let mut message = MsgIn::new(len, data.incoming, now, place);
+        let share = self.rpcs.get(key).map_or(Share::Response, Rpc::share);
+        let place = self.first_place(now, len, payload_len, share);
+        let mut message = MsgIn::new(len, data.incoming, now, place, share);
         message.empty_reply = data.empty_reply && len == 1;
         if payload_len < len as usize {
             self.file_timer(now, key, self.params.resend_ticks);
         }
         match place {
-            Place::Run(_) => self.start_grants(key, &mut message),
-            Place::Waiting => {
-                self.stats.page_waits += 1;
-                self.pool.wait(waiter(key, &message));
-                let tick = self.wheel.tick();
-                if let Some(rpc) = self.rpcs.get_mut(key) {
-                    rpc.asked_tick = tick;
-                }
-                self.file_timer(now, key, self.params.resend_ticks);
+            Place::Run(_) => {
+                start_grants(
+                    &mut self.grants,
+                    key,
+                    &mut message,
+                    self.params.unsched_bytes,
+                );
             }
+            Place::First(_) => {}
+            Place::Waiting => self.start_waiting(now, key, waiter(key, &message)),
         }
         message
     }
 
-    fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
-        if message.granted < message.len {
-            let (birth, len) = (message.birth, message.len);
-            // No more than our own limit is believed, or a few packets would stop all grants.
-            let granted = message.granted.min(self.params.unsched_bytes);
-            message.grantee = self
-                .grants
-                .on_start(key, birth, len, message.received, granted);
+    /// A message begins to wait for pages.
+    pub(super) fn start_waiting(&mut self, now: Instant, key: RpcKey, waiter: Waiter) {
+        self.stats.page_waits += 1;
+        self.pool.wait(waiter);
+        let tick = self.wheel.tick();
+        if let Some(rpc) = self.rpcs.get_mut(key) {
+            rpc.asked_tick = tick;
         }
+        self.file_timer(now, key, self.params.resend_ticks);
     }
 
     #[inline(never)]
-    fn store(&mut self, now: Instant, key: RpcKey, data: &Data, payload: &[u8]) -> Verdict {
+    pub(super) fn store(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: &Data,
+        payload: &[u8],
+    ) -> Verdict {
         let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
             return Verdict::Dropped;
         };
@@ -147,16 +157,37 @@ impl Endpoint {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
-        let Place::Run(run) = message.place else {
-            self.stats.page_wait_bytes += payload.len() as u64;
+        let run = match message.place {
+            Place::Run(run) => run,
+            Place::First(run) => return self.store_beside(now, key, run, range, payload),
+            Place::Waiting => {
+                self.stats.page_wait_bytes += payload.len() as u64;
+                return Verdict::Dropped;
+            }
+        };
+        self.store_in(now, key, run, range, payload)
+    }
+
+    /// Stores the bytes of a packet in its message's run.
+    #[inline]
+    pub(super) fn store_in(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        run: RunKey,
+        range: Range<u32>,
+        payload: &[u8],
+    ) -> Verdict {
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
             return Verdict::Dropped;
         };
+        let start = range.start;
         let Some((base, _)) = self.pool.place(run) else {
             return Verdict::Dropped;
         };
         let (before, region) = (message.received, &self.region);
         let inserted = message.insert(now, range, |part| {
-            let from = (part.start - data.offset) as usize;
+            let from = (part.start - start) as usize;
             let bytes = &payload[from..from + part.len()];
             region.write((base + part.start) as usize, bytes);
         });
@@ -275,7 +306,7 @@ impl Endpoint {
 
     /// Gives runs to messages that waited for them, as far as they go. Rules PL-16, PL-18.
     pub(super) fn serve_waiters(&mut self, now: Instant) {
-        while let Some((waiter, run)) = self.pool.poll_waiter() {
+        while let Some((waiter, run)) = self.pool.poll_waiter(now) {
             let (key, tick) = (waiter.rpc, self.wheel.tick());
             let Some(rpc) = self.rpcs.get_mut(key) else {
                 debug_assert!(false, "an RPC that ended still waited");
@@ -290,11 +321,7 @@ impl Endpoint {
                 continue;
             };
             message.place = Place::Run(run);
-            if message.granted < message.len {
-                let granted = message.granted.min(self.params.unsched_bytes);
-                let (birth, len) = (message.birth, message.len);
-                message.grantee = self.grants.on_start(key, birth, len, 0, granted);
-            }
+            start_grants(&mut self.grants, key, message, self.params.unsched_bytes);
             let priority = self.params.num_priorities.saturating_sub(2);
             let resend = Resend {
                 offset: 0,
@@ -304,5 +331,20 @@ impl Endpoint {
             self.queue_control(key, Body::Resend(resend));
             self.file_timer(now, key, self.params.resend_ticks);
         }
+    }
+}
+
+/// A message that has its pages may be granted more, if it needs that. Rule GR-27.
+pub(super) fn start_grants(
+    grants: &mut Grants,
+    key: RpcKey,
+    message: &mut MsgIn,
+    unsched_bytes: u32,
+) {
+    if message.granted < message.len {
+        let (birth, len) = (message.birth, message.len);
+        // No more than our own limit is believed, or a few packets would stop all grants.
+        let granted = message.granted.min(unsched_bytes);
+        message.grantee = grants.on_start(key, birth, len, message.received, granted);
     }
 }

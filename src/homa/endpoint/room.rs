@@ -3,7 +3,8 @@
 use crate::homa::event::{Payload, RpcKey, RunKey};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::pool::BPAGE_LEN;
-use crate::homa::rpc::State;
+use crate::homa::rpc::{Rpc, State};
+use crate::homa::share::Share;
 use crate::time::Instant;
 use crate::wire::homa::MAX_MESSAGE_LEN;
 
@@ -31,14 +32,14 @@ impl Endpoint {
     pub(super) fn give_up_unacked(
         &mut self,
         now: Instant,
-        is_fit: impl Fn(&MsgOut) -> bool,
+        is_fit: impl Fn(&Rpc, &MsgOut) -> bool,
     ) -> bool {
         /// RPCs looked at, at most.
         const LOOKS_MAX: usize = 64;
         self.trim_unacked();
-        let fits = |key: &RpcKey| match self.rpcs.get(*key).map(|rpc| &rpc.state) {
-            Some(State::Replying(out)) => is_fit(out),
-            Some(_) | None => false,
+        let fits = |key: &RpcKey| match self.rpcs.get(*key) {
+            Some(rpc) => matches!(&rpc.state, State::Replying(out) if is_fit(rpc, out)),
+            None => false,
         };
         let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
         let Some(key) = found.and_then(|place| self.unacked.remove(place)) else {
@@ -50,16 +51,20 @@ impl Endpoint {
     }
 
     /// A run for a new message; if pages are short, one that clients do not acknowledge anyway.
-    pub(super) fn alloc_run(&mut self, now: Instant, len: u32) -> Option<RunKey> {
+    pub(super) fn alloc_run(&mut self, now: Instant, len: u32, share: Share) -> Option<RunKey> {
         /// The longest message takes so many.
         const PAGES_MAX: u32 = MAX_MESSAGE_LEN.div_ceil(BPAGE_LEN);
-        let mut run = self.pool.alloc(len);
+        let mut run = self.pool.alloc(len, share);
         for _ in 0..PAGES_MAX {
-            let holds_pages = |out: &MsgOut| matches!(out.payload, Payload::Received { .. });
+            // If its peer has its share, only what that peer holds is of use.
+            let of_any = self.pool.admits_peer(len, share);
+            let holds_pages = |rpc: &Rpc, out: &MsgOut| {
+                matches!(out.payload, Payload::Received { .. }) && (of_any || rpc.share() == share)
+            };
             if run.is_some() || !self.give_up_unacked(now, holds_pages) {
                 break;
             }
-            run = self.pool.alloc(len);
+            run = self.pool.alloc(len, share);
         }
         run
     }

@@ -1,0 +1,132 @@
+//! The first packet of a long message: a stranger's single packet must not take many pages.
+//!
+//! Its bytes lie in a small run until the second packet comes, and are then moved to the message's
+//! pages. Decision 19.
+
+use std::ops::Range;
+
+use crate::homa::event::{RpcKey, RunKey};
+use crate::homa::msg_in::Place;
+use crate::homa::pool::BPAGE_LEN;
+use crate::homa::rpc::Rpc;
+use crate::homa::share::Share;
+use crate::time::Instant;
+use crate::wire::homa::Resend;
+
+use super::receive::start_grants;
+use super::{Body, Endpoint, Verdict, waiter};
+
+/// The longest payload that is kept apart: that of an Ethernet frame of 9,000 B. What comes in
+/// longer ones was put together from several packets.
+const FIRST_MAX: usize = 9_000;
+
+impl Endpoint {
+    /// Where the first `payload_len` bytes of a message go.
+    pub(super) fn first_place(
+        &mut self,
+        now: Instant,
+        len: u32,
+        payload_len: usize,
+        share: Share,
+    ) -> Place {
+        if len <= BPAGE_LEN || payload_len == len as usize || payload_len > FIRST_MAX {
+            return self
+                .alloc_run(now, len, share)
+                .map_or(Place::Waiting, Place::Run);
+        }
+        let run = self.alloc_run(now, payload_len as u32, share);
+        run.map_or(Place::Waiting, Place::First)
+    }
+
+    /// Stores a packet of a message of which at most one was here, with its bytes in `run`.
+    pub(super) fn store_beside(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        run: RunKey,
+        range: Range<u32>,
+        payload: &[u8],
+    ) -> Verdict {
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+            return Verdict::Dropped;
+        };
+        let Some((base, kept_len)) = self.pool.place(run) else {
+            return Verdict::Dropped;
+        };
+        if message.received > 0 {
+            let kept = message.end() - kept_len..message.end();
+            if kept.start <= range.start && range.end <= kept.end {
+                self.stats.duplicates += 1;
+                return Verdict::Dropped;
+            }
+            return self.take_pages(now, key, run, kept, (range, payload));
+        }
+        self.region.write(base as usize, payload);
+        let inserted = message.insert(now, range, |_| ());
+        debug_assert!(inserted.is_ok(), "one packet leaves at most one hole");
+        if message.has_all_granted() {
+            self.ask_for_second(key, payload.len() as u32);
+        }
+        Verdict::Taken
+    }
+
+    /// The sender may send no more before a grant, which needs pages: one packet more will do.
+    /// It is asked for by a RESEND, which counts as a grant. Rule IN-50.
+    #[cold]
+    fn ask_for_second(&mut self, key: RpcKey, payload_len: u32) {
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+            return;
+        };
+        let (start, end) = (message.end(), message.end() + payload_len);
+        message.granted = end.min(message.len);
+        let resend = Resend {
+            offset: start,
+            length: Some(message.granted - start),
+            priority: self.params.num_priorities - 1,
+        };
+        self.queue_control(key, Body::Resend(resend));
+    }
+
+    /// The second packet is here: the message gets its pages, or waits for them with nothing.
+    #[inline(never)]
+    fn take_pages(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        first: RunKey,
+        kept: Range<u32>,
+        (range, payload): (Range<u32>, &[u8]),
+    ) -> Verdict {
+        let mut bytes = [0; FIRST_MAX];
+        let bytes = &mut bytes[..kept.len()];
+        if let Some((base, _)) = self.pool.place(first) {
+            self.region.read(base as usize, bytes);
+        }
+        // First it is given back, so that who holds nothing else counts as holding nothing.
+        self.pool.release(first);
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+            return Verdict::Dropped;
+        };
+        let (len, share) = (message.len, message.share);
+        message.place = Place::Waiting; // Not yet in line for them.
+        let run = self.alloc_run(now, len, share);
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+            return Verdict::Dropped;
+        };
+        let place = run.and_then(|run| Some((run, self.pool.place(run)?.0)));
+        let Some((run, base)) = place else {
+            message.forget_bytes();
+            let waiter = waiter(key, message);
+            self.stats.page_wait_bytes += (bytes.len() + payload.len()) as u64;
+            self.start_waiting(now, key, waiter);
+            return Verdict::Dropped;
+        };
+        self.region.write((base + kept.start) as usize, bytes);
+        message.place = Place::Run(run);
+        start_grants(&mut self.grants, key, message, self.params.unsched_bytes);
+        if self.pool.has_waiters() {
+            self.serve_waiters(now);
+        }
+        self.store_in(now, key, run, range, payload)
+    }
+}

@@ -1,0 +1,118 @@
+//! How much of the receive memory requests may hold, all together and each peer's.
+
+/// On whose account the bytes of a message go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Share {
+    /// A response, to a call of ours.
+    Response,
+    /// A request, of the peer in that slot.
+    Request(u32),
+}
+
+/// What requests hold of a pool.
+///
+/// They may have three quarters of it, and those of one peer a quarter. The rest is for responses:
+/// a handler that keeps its request while it calls others would else wait for ever. Whoever holds
+/// nothing may have one message of any length, since in a small pool a share is less than that.
+#[derive(Debug)]
+pub struct Shares {
+    requests_max: u32,
+    peer_max: u32,
+    requests: u32,
+    /// By the peer's slot. A new tenant of a slot inherits what is held still; it is little, and
+    /// given back in the end.
+    peers: Vec<u32>,
+}
+
+impl Shares {
+    /// For a pool of `pool_len` bytes.
+    pub fn new(pool_len: u32) -> Self {
+        Self {
+            requests_max: pool_len - pool_len / 4,
+            peer_max: pool_len / 4,
+            requests: 0,
+            peers: Vec::new(),
+        }
+    }
+
+    /// Whether `bytes` more may be held.
+    #[inline]
+    pub fn admits(&self, share: Share, bytes: u32) -> bool {
+        match share {
+            Share::Response => true,
+            Share::Request(peer) => self.admits_request(bytes) && self.admits_peer(peer, bytes),
+        }
+    }
+
+    /// Whether requests may hold so much more, whosever they are.
+    #[inline]
+    pub fn admits_request(&self, bytes: u32) -> bool {
+        self.requests == 0 || self.requests_max - self.requests.min(self.requests_max) >= bytes
+    }
+
+    /// Whether one peer's requests may hold so much more.
+    #[inline]
+    pub fn admits_peer(&self, peer: u32, bytes: u32) -> bool {
+        let held = self.peers.get(peer as usize).copied().unwrap_or(0);
+        held == 0 || self.peer_max - held.min(self.peer_max) >= bytes
+    }
+
+    #[inline]
+    pub fn take(&mut self, share: Share, bytes: u32) {
+        if let Share::Request(peer) = share {
+            let peer = peer as usize;
+            if peer >= self.peers.len() {
+                self.peers.resize(peer + 1, 0);
+            }
+            self.requests += bytes;
+            self.peers[peer] += bytes;
+        }
+    }
+
+    #[inline]
+    pub fn give_back(&mut self, share: Share, bytes: u32) {
+        if let Share::Request(peer) = share {
+            self.requests -= bytes;
+            self.peers[peer as usize] -= bytes;
+        }
+    }
+
+    /// What all requests hold, bytes.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 1,000 B requests may have 750 and a peer 250.
+    #[test]
+    fn a_peer_has_a_quarter_and_all_requests_three() {
+        let mut shares = Shares::new(1000);
+        for peer in 0..3 {
+            shares.take(Share::Request(peer), 100);
+            assert!(shares.admits(Share::Request(peer), 150));
+            assert!(!shares.admits(Share::Request(peer), 151));
+            shares.take(Share::Request(peer), 150);
+        }
+        assert!(!shares.admits(Share::Request(3), 1));
+        assert!(shares.admits(Share::Response, 1000));
+        shares.give_back(Share::Request(1), 100);
+        assert!(shares.admits(Share::Request(3), 100) && !shares.admits(Share::Request(3), 101));
+        assert!(!shares.admits(Share::Request(0), 1));
+    }
+
+    #[test]
+    fn who_holds_nothing_may_have_one_message_of_any_length() {
+        let mut shares = Shares::new(1000);
+        assert!(shares.admits(Share::Request(0), 900));
+        shares.take(Share::Request(0), 900);
+        assert!(!shares.admits(Share::Request(0), 1) && !shares.admits(Share::Request(1), 1));
+        shares.give_back(Share::Request(0), 900);
+        assert_eq!(shares.requests(), 0);
+        shares.take(Share::Request(0), 100);
+        assert!(shares.admits(Share::Request(1), 300));
+    }
+}
