@@ -10,9 +10,10 @@
 //! | `pool`, `share`, `waiting` | where they go, and who waits for room |
 //! | `grant` | which messages may send more |
 //! | `msg_out`, `outgoing`, `control` | what goes out next |
-//! | `timer` | which RPCs to look at in a tick |
+//! | `timer`, `askers` | which RPCs to look at in a tick, and which of them may ask |
 //! | `finished` | which RPCs must not run again |
 
+mod askers;
 mod control;
 mod endpoint;
 mod event;

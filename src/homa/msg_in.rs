@@ -24,6 +24,8 @@ pub struct MsgIn {
     /// Its entry in the order of grants, if it needs any.
     pub grantee: Option<Key<Grantee>>,
     pub empty_reply: bool,
+    /// From where on to ask again, if not all could be asked for at once.
+    pub ask_from: u32,
     gaps: Gaps,
 }
 
@@ -49,6 +51,7 @@ impl MsgIn {
             share,
             grantee: None,
             empty_reply: false,
+            ask_from: 0,
             gaps: Gaps::default(),
         }
     }

@@ -34,6 +34,8 @@ pub struct Rpc {
     pub need_acks: u32,
     /// When the last byte of the response went out.
     pub sent_tick: u32,
+    /// It waits for its turn to ask its peer.
+    pub stands_in_line: bool,
     pub state: State,
 }
 

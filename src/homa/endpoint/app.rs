@@ -92,6 +92,7 @@ impl Endpoint {
             ask_interval,
             need_acks: 0,
             sent_tick: tick,
+            stands_in_line: false,
             state: State::Sending(MsgOut::new(payload, len, cut, now, notify)),
         });
         let key = key.ok_or(Error::Exhausted)?;

@@ -294,6 +294,7 @@ impl Endpoint {
             ask_interval: self.params.resend_interval_ticks,
             need_acks: 0,
             sent_tick: tick,
+            stands_in_line: false,
             state: State::Moving,
         };
         let Some(key) = self.rpcs.insert(rpc) else {
@@ -462,10 +463,9 @@ impl Endpoint {
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
             Some(key) => {
-                let (tick, most) = (self.wheel.tick(), self.params.resends_per_peer_tick);
-                let is_due = self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick);
-                if is_due && self.peers.get_mut(peer).may_resend(tick, most) {
-                    self.ask_for_missing(key);
+                let tick = self.wheel.tick();
+                if self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick) {
+                    self.ask(key);
                 }
             }
             None => self.queue(Control {

@@ -1,6 +1,7 @@
 //! Where all parts of the transport meet.
 
 mod app;
+mod ask;
 mod first;
 mod input;
 mod leave;
@@ -14,6 +15,7 @@ use std::collections::VecDeque;
 use crate::addr::Ip;
 use crate::counters;
 use crate::error::Error;
+use crate::homa::askers::Askers;
 use crate::homa::control::{Body, Control, ControlQueue};
 use crate::homa::event::{Event, Notify, Payload, RpcKey};
 use crate::homa::finished::{Finished, Name};
@@ -64,6 +66,7 @@ pub struct Endpoint {
     was_control: bool,
     finished: Finished,
     wheel: Wheel,
+    askers: Askers,
     last_tick_at: Instant,
     /// RPCs due at this tick are left for the next call.
     due_left: bool,
@@ -199,6 +202,7 @@ impl Endpoint {
             was_control: false,
             finished: Finished::new(params.finished_max, params.finished_for),
             wheel: Wheel::new(),
+            askers: Askers::default(),
             last_tick_at: now,
             due_left: false,
             events: VecDeque::new(),

@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::homa::event::RpcKey;
 use crate::homa::rpc::State;
 use crate::time::Instant;
-use crate::wire::homa::Resend;
 
 use super::{Body, Endpoint};
 
@@ -53,6 +52,7 @@ impl Endpoint {
             now
         };
         self.wheel.advance();
+        self.serve_askers();
         self.look_at_due(now);
     }
 
@@ -164,48 +164,9 @@ impl Endpoint {
         if wait > 0 {
             return Look::Again(wait.min(left));
         }
-        let (peer, interval) = (rpc.peer, rpc.ask_interval);
-        if !self
-            .peers
-            .get_mut(peer)
-            .may_resend(tick, self.params.resends_per_peer_tick)
-        {
-            return Look::Again(1);
-        }
-        self.ask_for_missing(key);
+        let interval = rpc.ask_interval;
+        self.ask(key);
         Look::Again(interval.min(left))
-    }
-
-    /// Sends a RESEND for each stretch that is missing, or for everything if nothing came.
-    pub(super) fn ask_for_missing(&mut self, key: RpcKey) {
-        let tick = self.wheel.tick();
-        let priority = self.params.num_priorities - 1;
-        let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
-        };
-        if rpc.is_waiting() {
-            return; // There is no room for what would come.
-        }
-        rpc.asked_tick = tick;
-        let Some(message) = rpc.msg_in_mut() else {
-            let resend = Resend {
-                offset: 0,
-                length: None,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-            return;
-        };
-        let missing: Vec<_> = message.missing().collect();
-        for range in missing {
-            let length = Some(range.end - range.start);
-            let resend = Resend {
-                offset: range.start,
-                length,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-        }
     }
 
     /// The whole response went out: asks the client to acknowledge it, and gives up in the end.
