@@ -11,6 +11,7 @@
 //! | `grant` | which messages may send more |
 //! | `msg_out`, `outgoing`, `control` | what goes out next |
 //! | `timer`, `askers` | which RPCs to look at in a tick, and which of them may ask |
+//! | `repair` | when to ask for a hole |
 //! | `finished` | which RPCs must not run again |
 
 mod askers;
@@ -26,6 +27,7 @@ mod outgoing;
 mod params;
 mod peer;
 mod pool;
+mod repair;
 mod rpc;
 mod share;
 mod socket;

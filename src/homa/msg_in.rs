@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::homa::event::RunKey;
-use crate::homa::gaps::{Gaps, TooManyHoles};
+use crate::homa::gaps::{Gaps, Hole, TooManyHoles};
 use crate::homa::grant::Grantee;
 use crate::homa::share::Share;
 use crate::slots::Key;
@@ -26,6 +26,10 @@ pub struct MsgIn {
     pub empty_reply: bool,
     /// From where on to ask again, if not all could be asked for at once.
     pub ask_from: u32,
+    /// It is filed to have its holes looked at.
+    pub repair_filed: bool,
+    /// Since when the hole was there that was asked for last.
+    pub repaired_since: Option<Instant>,
     gaps: Gaps,
 }
 
@@ -52,18 +56,21 @@ impl MsgIn {
             grantee: None,
             empty_reply: false,
             ask_from: 0,
+            repair_filed: false,
+            repaired_since: None,
             gaps: Gaps::default(),
         }
     }
 
-    /// Notes that `range` came, and shows each new part of it to `fresh`.
+    /// Notes that `range` came, and shows each new part of it to `fresh`. Tells as
+    /// [`Gaps::insert`] the age of what it filled.
     #[inline]
     pub fn insert(
         &mut self,
         now: Instant,
         range: Range<u32>,
         mut fresh: impl FnMut(Range<u32>),
-    ) -> Result<(), TooManyHoles> {
+    ) -> Result<Option<Instant>, TooManyHoles> {
         let received = &mut self.received;
         self.gaps.insert(now, range, |part| {
             *received += part.end - part.start;
@@ -74,6 +81,14 @@ impl MsgIn {
     /// One past the highest byte that arrived.
     pub fn end(&self) -> u32 {
         self.gaps.end()
+    }
+
+    pub fn holes(&self) -> &[Hole] {
+        self.gaps.holes()
+    }
+
+    pub fn holes_mut(&mut self) -> &mut [Hole] {
+        self.gaps.holes_mut()
     }
 
     /// Forgets what came: there is no room for it.

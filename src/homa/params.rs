@@ -36,6 +36,14 @@ pub struct Params {
     /// Messages that get grants at once. Default 8, also the most.
     pub max_overcommit: u8,
 
+    /// Thousandths of the link for grants to the oldest message, at most 500; 0: none. Default 50.
+    pub grant_fifo_fraction: u16,
+    /// Bytes of one such grant; 0: none. Default 50,000.
+    pub fifo_grant_bytes: u32,
+    /// The link's speed, Mb/s; 0, the default: not known. Then nothing is paced, and such grants
+    /// are timed as at 25,000.
+    pub link_mbps: u32,
+
     /// Priorities on the wire. Default 8.
     pub num_priorities: u8,
     /// Highest priority for scheduled packets. Default 3.
@@ -90,6 +98,9 @@ impl Default for Params {
             window_bytes: 0,
             max_incoming_bytes: 400_000,
             max_overcommit: 8,
+            grant_fifo_fraction: 50,
+            fifo_grant_bytes: 50_000,
+            link_mbps: 0,
             num_priorities: 8,
             max_sched_priority: 3,
             unsched_cutoffs: [0, 0, 0, 0, MAX_MESSAGE_LEN, 15_000, 2_800, 200],

@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 
 use crate::addr::{Ip, LinkId};
 use crate::homa::event::RpcKey;
+use crate::homa::repair::Reorder;
 use crate::keyed::Keyed;
 use crate::slots::{Key, Slots};
 use crate::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub struct Peer {
     cutoffs_sent_tick: Option<u32>,
     resend_tick: u32,
     resends: u8,
+    /// How late its packets come that were overtaken.
+    pub reorder: Reorder,
 }
 
 /// How to reach a peer.
@@ -89,6 +92,7 @@ impl Peer {
             cutoffs_sent_tick: None,
             resend_tick: 0,
             resends: 0,
+            reorder: Reorder::default(),
         }
     }
 

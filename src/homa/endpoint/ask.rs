@@ -111,6 +111,12 @@ impl Endpoint {
         }
         if let Some(message) = rpc.msg_in_mut() {
             message.ask_from = left.unwrap_or(0);
+            let asked = first..left.unwrap_or(u32::MAX);
+            let at = Some(self.last_tick_at);
+            let holes = message.holes_mut().iter_mut();
+            holes
+                .filter(|hole| asked.contains(&hole.range.start))
+                .for_each(|hole| hole.asked_at = at);
         }
         left.is_none()
     }

@@ -11,7 +11,7 @@ use crate::homa::pool::BPAGE_LEN;
 use crate::homa::rpc::Rpc;
 use crate::homa::share::Share;
 use crate::time::Instant;
-use crate::wire::homa::Resend;
+use crate::wire::homa::{Data, Resend};
 
 use super::receive::start_grants;
 use super::{Body, Endpoint, Verdict, waiter};
@@ -44,9 +44,10 @@ impl Endpoint {
         now: Instant,
         key: RpcKey,
         run: RunKey,
-        range: Range<u32>,
+        data: &Data,
         payload: &[u8],
     ) -> Verdict {
+        let range = data.offset..data.offset + payload.len() as u32;
         let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
             return Verdict::Dropped;
         };
@@ -59,12 +60,15 @@ impl Endpoint {
                 self.stats.duplicates += 1;
                 return Verdict::Dropped;
             }
-            return self.take_pages(now, key, run, kept, (range, payload));
+            return self.take_pages(now, key, run, kept, (data, payload));
         }
         self.region.write(base as usize, payload);
+        let is_late = range.start > 0;
         let inserted = message.insert(now, range, |_| ());
         debug_assert!(inserted.is_ok(), "one packet leaves at most one hole");
-        if message.has_all_granted() {
+        if is_late {
+            self.on_gap(now, key, None, false);
+        } else if message.has_all_granted() {
             self.ask_for_second(key, payload.len() as u32);
         }
         Verdict::Taken
@@ -95,7 +99,7 @@ impl Endpoint {
         key: RpcKey,
         first: RunKey,
         kept: Range<u32>,
-        (range, payload): (Range<u32>, &[u8]),
+        (data, payload): (&Data, &[u8]),
     ) -> Verdict {
         let mut bytes = [0; FIRST_MAX];
         let bytes = &mut bytes[..kept.len()];
@@ -110,7 +114,11 @@ impl Endpoint {
         let (len, share) = (message.len, message.share);
         message.place = Place::Waiting; // Not yet in line for them.
         let run = self.alloc_run(now, len, share);
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
+        let of = (key, rpc.peer);
+        let Some(message) = rpc.msg_in_mut() else {
             return Verdict::Dropped;
         };
         let place = run.and_then(|run| Some((run, self.pool.place(run)?.0)));
@@ -123,10 +131,10 @@ impl Endpoint {
         };
         self.region.write((base + kept.start) as usize, bytes);
         message.place = Place::Run(run);
-        start_grants(&mut self.grants, key, message, self.params.unsched_bytes);
+        start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
         if self.pool.has_waiters() {
             self.serve_waiters(now);
         }
-        self.store_in(now, key, run, range, payload)
+        self.store_in(now, key, run, data, payload)
     }
 }

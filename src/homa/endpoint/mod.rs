@@ -7,6 +7,7 @@ mod input;
 mod leave;
 mod output;
 mod receive;
+mod repair;
 mod room;
 mod ticks;
 
@@ -26,6 +27,7 @@ use crate::homa::outgoing::Outgoing;
 use crate::homa::params::Params;
 use crate::homa::peer::{Link, Peer, Peers};
 use crate::homa::pool::Pool;
+use crate::homa::repair::Repairs;
 use crate::homa::rpc::{Rpc, State};
 use crate::homa::socket::Sockets;
 use crate::homa::table::Table;
@@ -67,6 +69,7 @@ pub struct Endpoint {
     finished: Finished,
     wheel: Wheel,
     askers: Askers,
+    repairs: Repairs,
     last_tick_at: Instant,
     /// RPCs due at this tick are left for the next call.
     due_left: bool,
@@ -103,6 +106,8 @@ counters! {
         grants_out,
         /// RESEND packets handed to the device.
         resends_out,
+        /// RESENDs for holes, before their sender counted as silent.
+        repairs,
         /// BUSY packets handed to the device.
         busys_out,
         /// RPC_UNKNOWN packets handed to the device.
@@ -203,6 +208,7 @@ impl Endpoint {
             finished: Finished::new(params.finished_max, params.finished_for),
             wheel: Wheel::new(),
             askers: Askers::default(),
+            repairs: Repairs::new(params.rpcs_max),
             last_tick_at: now,
             due_left: false,
             events: VecDeque::new(),

@@ -106,7 +106,7 @@ impl Endpoint {
     /// The next grant, or else the next packet of a message of ours.
     #[inline(always)]
     fn poll_message(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
-        while let Some(decision) = self.grants.poll() {
+        while let Some(decision) = self.grants.poll(now) {
             if let Some(sent) = self.emit_grant(decision, room) {
                 return Some(sent);
             }

@@ -1,7 +1,5 @@
 //! Messages as they come in: pages for them, their bytes, and the end of it.
 
-use std::ops::Range;
-
 use crate::addr::Addr;
 use crate::homa::event::{Event, Message, Notify, RpcKey, RunKey};
 use crate::homa::grant::Grants;
@@ -55,7 +53,11 @@ impl Endpoint {
     /// The first packet of a longer message, or of one that finds no room.
     #[inline(never)]
     fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
-        let message = self.start_message(now, key, data, payload_len);
+        let Some(rpc) = self.rpcs.get(key) else {
+            return;
+        };
+        let (of, share) = ((key, rpc.peer), rpc.share());
+        let message = self.start_message(now, of, share, data, payload_len);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
@@ -103,12 +105,12 @@ impl Endpoint {
     fn start_message(
         &mut self,
         now: Instant,
-        key: RpcKey,
+        of: (RpcKey, Key<Peer>),
+        share: Share,
         data: &Data,
         payload_len: usize,
     ) -> MsgIn {
-        let len = data.message_length;
-        let share = self.rpcs.get(key).map_or(Share::Response, Rpc::share);
+        let (key, len) = (of.0, data.message_length);
         let place = self.first_place(now, len, payload_len, share);
         let mut message = MsgIn::new(len, data.incoming, now, place, share);
         message.empty_reply = data.empty_reply && len == 1;
@@ -119,7 +121,7 @@ impl Endpoint {
             Place::Run(_) => {
                 start_grants(
                     &mut self.grants,
-                    key,
+                    of,
                     &mut message,
                     self.params.unsched_bytes,
                 );
@@ -152,20 +154,19 @@ impl Endpoint {
         let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
             return Verdict::Dropped;
         };
-        let range = data.offset..data.offset + payload.len() as u32;
         if data.message_length != message.len {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
         let run = match message.place {
             Place::Run(run) => run,
-            Place::First(run) => return self.store_beside(now, key, run, range, payload),
+            Place::First(run) => return self.store_beside(now, key, run, data, payload),
             Place::Waiting => {
                 self.stats.page_wait_bytes += payload.len() as u64;
                 return Verdict::Dropped;
             }
         };
-        self.store_in(now, key, run, range, payload)
+        self.store_in(now, key, run, data, payload)
     }
 
     /// Stores the bytes of a packet in its message's run.
@@ -175,13 +176,14 @@ impl Endpoint {
         now: Instant,
         key: RpcKey,
         run: RunKey,
-        range: Range<u32>,
+        data: &Data,
         payload: &[u8],
     ) -> Verdict {
         let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
             return Verdict::Dropped;
         };
-        let start = range.start;
+        let range = data.offset..data.offset + payload.len() as u32;
+        let (start, was_next) = (range.start, range.start == message.end());
         let Some((base, _)) = self.pool.place(run) else {
             return Verdict::Dropped;
         };
@@ -191,17 +193,24 @@ impl Endpoint {
             let bytes = &payload[from..from + part.len()];
             region.write((base + part.start) as usize, bytes);
         });
-        if inserted.is_err() {
+        let Ok(filled_since) = inserted else {
             self.stats.holes_overflow += 1;
             return Verdict::Dropped;
-        }
+        };
         if message.received == before {
             self.stats.duplicates += 1;
+            self.on_duplicate(now, key, data.retransmit);
             return Verdict::Dropped;
         }
         if let Some(grantee) = message.grantee {
             self.grants.on_data(grantee, message.received);
         }
+        if !was_next {
+            self.on_gap(now, key, filled_since, data.retransmit);
+        }
+        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+            return Verdict::Dropped;
+        };
         if message.is_whole() {
             let whole = Whole {
                 run,
@@ -315,13 +324,14 @@ impl Endpoint {
             };
             rpc.heard_tick = tick;
             rpc.asked_tick = tick;
+            let of = (key, rpc.peer);
             let Some(message) = rpc.msg_in_mut() else {
                 debug_assert!(false, "an RPC without a message still waited");
                 self.pool.release(run);
                 continue;
             };
             message.place = Place::Run(run);
-            start_grants(&mut self.grants, key, message, self.params.unsched_bytes);
+            start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
             let priority = self.params.num_priorities.saturating_sub(2);
             let resend = Resend {
                 offset: 0,
@@ -337,7 +347,7 @@ impl Endpoint {
 /// A message that has its pages may be granted more, if it needs that. Rule GR-27.
 pub(super) fn start_grants(
     grants: &mut Grants,
-    key: RpcKey,
+    (key, peer): (RpcKey, Key<Peer>),
     message: &mut MsgIn,
     unsched_bytes: u32,
 ) {
@@ -345,6 +355,7 @@ pub(super) fn start_grants(
         let (birth, len) = (message.birth, message.len);
         // No more than our own limit is believed, or a few packets would stop all grants.
         let granted = message.granted.min(unsched_bytes);
-        message.grantee = grants.on_start(key, birth, len, message.received, granted);
+        message.grantee =
+            grants.on_start((key, peer.index()), birth, len, message.received, granted);
     }
 }

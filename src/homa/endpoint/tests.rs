@@ -4,6 +4,7 @@ mod asking;
 mod greed;
 mod hostile;
 mod identity;
+mod repair;
 
 use super::*;
 use crate::addr::{Addr, LinkId, Meta};

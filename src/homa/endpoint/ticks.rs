@@ -24,7 +24,11 @@ impl Endpoint {
         if self.due_left {
             return Some(self.last_tick_at);
         }
-        (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick)
+        let tick = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
+        match (tick, self.repairs.next_at()) {
+            (Some(tick), Some(repair)) => Some(tick.min(repair)),
+            (tick, repair) => tick.or(repair),
+        }
     }
 
     /// Counts a tick if one has passed, and looks at the RPCs that are due.
@@ -33,6 +37,9 @@ impl Endpoint {
     /// peers' silence. So the caller should not call it while received packets still wait.
     #[inline]
     pub fn handle_timeout(&mut self, now: Instant) {
+        if !self.repairs.is_empty() {
+            self.repair(now);
+        }
         if self.due_left {
             self.look_at_due(now);
         } else if now >= self.last_tick_at + self.params.tick {

@@ -158,7 +158,13 @@ fn each_missing_stretch_is_asked_for_once() {
 /// has its turn before the rest of the first.
 #[test]
 fn each_resend_counts_and_whoever_waits_has_the_next_turn() {
-    let mut rig = Rig::new();
+    // With ticks so short the silence of five is over before a hole is old enough for repair.
+    let tick = Duration::micros(50);
+    let params = Params {
+        tick,
+        ..Params::default()
+    };
+    let mut rig = Rig::with(params, 16);
     for (id, count) in [(8, 12), (10, 3)] {
         for n in 0..count {
             let data = data(count * 2000 - 1000, n * 2000);
