@@ -92,7 +92,7 @@ fn pass(now: Instant, from: &mut Endpoint, to: &mut Endpoint, sender: Ip, room: 
         to: receiver,
     };
     while let Some(sent) = from.poll_transmit(now, room) {
-        match to.handle_packet(now, &meta, &room[..usize::from(sent.len)]) {
+        match to.handle_packet(now, &meta, &room[..usize::from(sent.len.get())]) {
             Verdict::Ready(event) => to.keep_event(event),
             Verdict::Taken | Verdict::Dropped => {}
             Verdict::PortUnreachable => panic!("the port is open"),

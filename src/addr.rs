@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZero;
 
 /// An IPv6 address, or an IPv4 one as `::ffff:a.b.c.d`, as one big-endian number.
 ///
@@ -53,11 +54,27 @@ impl LinkId {
 /// What a room that made a packet tells those who put it on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Bytes of the packet, its Homa header included.
-    pub len: u16,
+    /// Bytes of the packet, its Homa header included. (Not zero, so that an option of all this is
+    /// one word.)
+    pub len: NonZero<u16>,
     pub link: LinkId,
     /// 0 (lowest) to 7.
     pub priority: u8,
+}
+
+impl Sent {
+    /// `None` for a packet of no bytes, which is none.
+    #[inline]
+    pub const fn new(len: u16, link: LinkId, priority: u8) -> Option<Self> {
+        match NonZero::new(len) {
+            Some(len) => Some(Self {
+                len,
+                link,
+                priority,
+            }),
+            None => None,
+        }
+    }
 }
 
 impl Ip {

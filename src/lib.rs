@@ -25,6 +25,7 @@
 // What all rooms share.
 #[forbid(unsafe_code)]
 pub mod addr;
+pub mod arena;
 #[forbid(unsafe_code)]
 pub mod error;
 #[forbid(unsafe_code)]

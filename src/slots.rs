@@ -189,6 +189,13 @@ impl<T> Ord for Key<T> {
     }
 }
 
+/// Nobody's key.
+impl<T> Default for Key<T> {
+    fn default() -> Self {
+        Self::from_parts(0, 0)
+    }
+}
+
 impl<T> fmt::Debug for Key<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}v{}", self.index, self.generation)

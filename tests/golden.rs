@@ -220,11 +220,7 @@ fn assert_frame_comes_out_again(name: &str, frame: &[u8], datagram: &Datagram<'_
     let packet = rewrite(datagram);
     let mut slot = vec![0xee; 10_000];
     slot[NET_ROOM..NET_ROOM + packet.len()].copy_from_slice(&packet);
-    let sent = Sent {
-        len: packet.len() as u16,
-        link,
-        priority: frame[15] >> 5,
-    };
+    let sent = Sent::new(packet.len() as u16, link, frame[15] >> 5).unwrap();
     let (range, _) = sender.seal(&mut slot, &sent).unwrap();
     assert_eq!(&slot[range], frame, "{name}");
     let Some(Ingress::Homa { meta, packet }) = receiver.ingress(NOW, frame, Checksums::Unknown)

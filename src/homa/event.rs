@@ -15,8 +15,11 @@ pub type RunKey = Key<Run>;
 pub type SocketKey = Key<Socket>;
 
 /// The bytes of a message to send.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Payload {
+    /// None, or none any more.
+    #[default]
+    Gone,
     /// A send buffer, or a part of one.
     Buffer(Buf),
     /// Bytes `start..start + len` of a received message, which is kept until they are delivered.
@@ -27,8 +30,9 @@ pub enum Payload {
 }
 
 /// When the user wants to hear that an outgoing message's bytes are its own again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Notify {
+    #[default]
     Never,
     /// Once all of them have been handed to the device: for copies made by the user.
     Transmitted(u64),

@@ -1,5 +1,6 @@
 //! A message on its way out: how far it is, how far it may go, and what is owed again.
 
+use std::mem;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -11,7 +12,7 @@ use crate::time::Instant;
 const OWED_MAX: usize = 8;
 
 /// The sender's view of one message.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MsgOut {
     pub payload: Payload,
     pub len: u32,
@@ -46,7 +47,7 @@ struct Owed {
 ///
 /// The Linux module drops a packet that overlaps received bytes only in part, so a message keeps
 /// one cut for life: every `payload_max` bytes, and anew at the end of the unscheduled bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     pub payload_max: u32,
     pub unsched: u32,
@@ -76,20 +77,26 @@ impl Cut {
 }
 
 impl MsgOut {
-    pub fn new(payload: Payload, len: u32, cut: Cut, birth: Instant, notify: Notify) -> Self {
-        Self {
-            payload,
-            len,
-            sent: 0,
-            granted: len.min(cut.unsched),
-            birth,
-            notify,
-            sched_priority: 0,
-            retransmit_filed: false,
-            is_parked: false,
-            cut,
-            owed: None,
-        }
+    /// Begins a message in place of one that is over, see [`Self::end`].
+    #[inline]
+    pub fn begin(&mut self, payload: Payload, len: u32, cut: Cut, birth: Instant, notify: Notify) {
+        self.payload = payload;
+        self.len = len;
+        self.sent = 0;
+        self.granted = len.min(cut.unsched);
+        self.birth = birth;
+        self.notify = notify;
+        self.sched_priority = 0;
+        self.retransmit_filed = false;
+        self.is_parked = false;
+        self.cut = cut;
+    }
+
+    /// Nothing of it will go out any more: its bytes, and who waits for them.
+    #[inline]
+    pub fn end(&mut self) -> (Payload, Notify) {
+        self.owed = None;
+        (mem::take(&mut self.payload), mem::take(&mut self.notify))
     }
 
     pub fn is_one_packet(&self) -> bool {
@@ -175,16 +182,13 @@ mod tests {
 
     fn message(len: u32, payload_max: u32, unsched: u32) -> MsgOut {
         let payload = Payload::Buffer(Buffers::new(1 << 21).alloc(len as usize).unwrap());
-        MsgOut::new(
-            payload,
-            len,
-            Cut {
-                payload_max,
-                unsched,
-            },
-            Instant(0),
-            Notify::Never,
-        )
+        let cut = Cut {
+            payload_max,
+            unsched,
+        };
+        let mut message = MsgOut::default();
+        message.begin(payload, len, cut, Instant(0), Notify::Never);
+        message
     }
 
     fn send(message: &mut MsgOut) -> Vec<Range<u32>> {

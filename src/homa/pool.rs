@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use crate::arena::Arena;
 use crate::homa::share::{Share, Shares};
 use crate::homa::waiting::{Waiter, Waiting};
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 use crate::time::{Duration, Instant};
 
 /// Bytes of a bpage. Source: the seed's `HOMA_BPAGE_SIZE`.
@@ -17,7 +18,7 @@ const PIECE_ALIGN: u32 = 64;
 const PATIENCE: Duration = Duration::millis(1);
 
 /// The bytes of one message, and how many hold them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Run {
     offset: u32,
     len: u32,
@@ -40,7 +41,7 @@ pub struct Pool {
     free: Vec<u64>,
     free_count: u32,
     partial: Option<Partial>,
-    runs: Slots<Run>,
+    runs: Arena<Run>,
     shares: Shares,
     waiting: Waiting,
     reserved: Option<Reservation>,
@@ -76,7 +77,7 @@ impl Pool {
             free,
             free_count: pages as u32,
             partial: None,
-            runs: Slots::new(runs_max),
+            runs: Arena::new(runs_max),
             shares: Shares::new(pages as u32 * BPAGE_LEN),
             waiting: Waiting::default(),
             reserved: None,
@@ -104,12 +105,9 @@ impl Pool {
         for page in first + 1..=last {
             self.add_user(page);
         }
-        self.runs.insert(Run {
-            offset,
-            len,
-            holders: 1,
-            share,
-        })
+        let (key, run) = self.runs.enter()?;
+        (run.offset, run.len, run.holders, run.share) = (offset, len, 1, share);
+        Some(key)
     }
 
     /// Starts a partial page, or takes whole pages; none of those in `but`.
@@ -170,7 +168,7 @@ impl Pool {
         if run.holders == 0 {
             let (first, last) = pages_of(run.offset, run.len);
             let (share, charge) = (run.share, charge(run.len));
-            self.runs.remove(key);
+            self.runs.leave(key);
             self.shares.give_back(share, charge);
             if let Share::Request(peer) = share
                 && !self.waiting.is_empty()

@@ -9,7 +9,10 @@ use crate::slots::Key;
 use crate::wire::homa::{Common, RpcId};
 
 /// One RPC.
-#[derive(Debug)]
+///
+/// It lives in an [`Arena`](crate::arena::Arena), so all fields are there in every state, and the
+/// state tells which of them count: a state that carried its own would be moved with each change.
+#[derive(Debug, Default)]
 pub struct Rpc {
     /// As this side knows it: even at the client, odd at the server.
     pub id: RpcId,
@@ -17,6 +20,9 @@ pub struct Rpc {
     pub peer_port: u16,
     /// Of our socket when the RPC began.
     pub port: u16,
+    pub state: State,
+    /// Of the request, while it waits to be taken.
+    pub empty_reply: bool,
     pub socket: SocketKey,
     /// The user's, told when a client RPC is over.
     pub tag: u64,
@@ -36,34 +42,56 @@ pub struct Rpc {
     pub sent_tick: u32,
     /// It waits for its turn to ask its peer.
     pub stands_in_line: bool,
-    pub state: State,
+    /// The request's bytes, in [`State::Requested`].
+    pub run: RunKey,
+    /// Boxed, as most messages are one packet long and whole at once.
+    pub message: Option<Box<MsgIn>>,
+    pub out: MsgOut,
 }
 
 /// How far it is. The first two are a client's, the rest a server's.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    Sending(MsgOut),
-    /// The request is kept: the server may still ask for any part.
-    Receiving(MsgOut, MsgIn),
-    Incoming(MsgIn),
-    /// The user was told, and has not taken the request.
-    Requested(Whole),
+    /// `out` is on its way.
+    Sending,
+    /// `message` comes in. `out` is kept: the server may still ask for any part.
+    Receiving,
+    /// `message` comes in, or its first packet is about to.
+    #[default]
+    Incoming,
+    /// The user was told, and has not taken the request, which is in `run`.
+    Requested,
     /// The user has the request and owes us a response.
     InService,
-    /// Kept until the client acknowledges: it may still ask for any part.
-    Replying(MsgOut),
-    /// Only while one state gives way to the next.
-    Moving,
-}
-
-/// A message that is all here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole {
-    pub run: RunKey,
-    pub empty_reply: bool,
+    /// `out` is kept until the client acknowledges: it may still ask for any part.
+    Replying,
 }
 
 impl Rpc {
+    /// Begins an RPC in place of one that is over, which left neither `message` nor bytes in
+    /// `out`. The state and what belongs to it are the caller's to write.
+    #[inline]
+    pub fn begin(
+        &mut self,
+        id: RpcId,
+        (peer, peer_port): (Key<Peer>, u16),
+        (socket, port): (SocketKey, u16),
+        tick: u32,
+        ask_interval: u32,
+    ) {
+        self.id = id;
+        self.peer = peer;
+        self.peer_port = peer_port;
+        self.socket = socket;
+        self.port = port;
+        self.heard_tick = tick;
+        self.asked_tick = tick;
+        self.sent_tick = tick;
+        self.ask_interval = ask_interval;
+        self.need_acks = 0;
+        self.stands_in_line = false;
+    }
+
     /// The header of a packet we send for it.
     #[inline]
     pub fn common(&self) -> Common {
@@ -83,40 +111,37 @@ impl Rpc {
         }
     }
 
-    pub fn msg_out_mut(&mut self) -> Option<&mut MsgOut> {
-        match &mut self.state {
-            State::Sending(out) | State::Receiving(out, _) | State::Replying(out) => Some(out),
-            State::Incoming(_) | State::Requested(_) | State::InService | State::Moving => None,
-        }
+    #[inline]
+    pub fn has_out(&self) -> bool {
+        matches!(
+            self.state,
+            State::Sending | State::Receiving | State::Replying
+        )
     }
 
-    pub fn msg_in_mut(&mut self) -> Option<&mut MsgIn> {
-        match &mut self.state {
-            State::Receiving(_, message) | State::Incoming(message) => Some(message),
-            State::Sending(_)
-            | State::Requested(_)
-            | State::InService
-            | State::Replying(_)
-            | State::Moving => None,
+    #[inline]
+    pub fn msg_out(&self) -> Option<&MsgOut> {
+        self.has_out().then_some(&self.out)
+    }
+
+    #[inline]
+    pub fn msg_out_mut(&mut self) -> Option<&mut MsgOut> {
+        if self.has_out() {
+            Some(&mut self.out)
+        } else {
+            None
         }
     }
 
     /// Whether its incoming message waits for pages.
     pub fn is_waiting(&self) -> bool {
-        match &self.state {
-            State::Receiving(_, message) | State::Incoming(message) => {
-                message.place == Place::Waiting
-            }
-            State::Sending(_)
-            | State::Requested(_)
-            | State::InService
-            | State::Replying(_)
-            | State::Moving => false,
-        }
+        let message = self.message.as_ref();
+        message.is_some_and(|message| message.place == Place::Waiting)
     }
 
     /// Whether the handler may have run, so that it must not run again.
+    #[inline]
     pub fn was_handed_over(&self) -> bool {
-        matches!(self.state, State::InService | State::Replying(_))
+        matches!(self.state, State::InService | State::Replying)
     }
 }

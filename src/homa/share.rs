@@ -1,9 +1,10 @@
 //! How much of the receive memory requests may hold, all together and each peer's.
 
 /// On whose account the bytes of a message go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Share {
     /// A response, to a call of ours.
+    #[default]
     Response,
     /// A request, of the peer in that slot.
     Request(u32),

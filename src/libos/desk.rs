@@ -43,31 +43,45 @@ pub(super) struct Desk {
 }
 
 /// An operation under way.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Pending {
-    Push { qd: QDesc },
-    Pop { qd: QDesc, len_max: u32 },
-    Call { qd: QDesc, rpc: RpcKey, cookie: u64 },
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pending {
+    pub(super) qd: QDesc,
+    pub(super) kind: Operation,
+    /// Of a pop: bytes the application wants at most.
+    pub(super) len_max: u32,
+    /// Of a call, like the next.
+    pub(super) rpc: RpcKey,
+    pub(super) cookie: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Operation {
+    #[default]
+    Push,
+    Pop,
+    Call,
 }
 
 /// An operation's result while nobody has asked for it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
     qd: QDesc,
     result: Completion,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Completion {
+    #[default]
     Push,
     Pop(SgaKey),
     Failed(Error),
 }
 
 impl Pending {
-    pub(super) const fn qd(&self) -> QDesc {
-        match *self {
-            Self::Push { qd } | Self::Pop { qd, .. } | Self::Call { qd, .. } => qd,
+    pub(super) fn push(qd: QDesc) -> Self {
+        Self {
+            qd,
+            ..Self::default()
         }
     }
 }
@@ -212,10 +226,8 @@ impl Desk {
         };
         let Self { tokens, sgas, .. } = self;
         tokens.complete(qt, |pending| {
-            let &Pending::Pop { len_max, .. } = pending else {
-                unreachable!("those who wait at a queue are pops");
-            };
-            let sga = sgas.insert_received(homa, message, len_max, received);
+            debug_assert_eq!(pending.kind, Operation::Pop, "who waits at a queue");
+            let sga = sgas.insert_received(homa, message, pending.len_max, received);
             Done {
                 qd,
                 result: sga.map_or_else(Completion::Failed, Completion::Pop),
@@ -227,14 +239,14 @@ impl Desk {
     #[inline]
     pub(super) fn complete(&mut self, qt: QToken, result: Completion) {
         self.tokens.complete(qt, |pending| Done {
-            qd: pending.qd(),
+            qd: pending.qd,
             result,
         });
     }
 
     /// A result as the application sees it.
     #[inline]
-    pub(super) fn describe(&self, qt: QToken, done: &Done) -> QResult {
+    pub(super) fn describe(&self, qt: QToken, done: Done) -> QResult {
         QResult {
             qd: done.qd,
             qt,
@@ -386,22 +398,20 @@ impl Desk {
         let Self { tokens, sgas, .. } = self;
         let mut is_kept = false;
         tokens.complete(qt, |pending| {
-            let &Pending::Call { qd, cookie, .. } = pending else {
-                unreachable!("the tag of a call is its token");
-            };
+            debug_assert_eq!(pending.kind, Operation::Call, "whose tag is a token");
             let received = Received {
                 run: message.run,
                 socket,
                 kind: MessageKind::Response,
                 id: message.id.0,
-                cookie,
+                cookie: pending.cookie,
                 peer: message.peer,
                 open: None,
             };
             let sga = sgas.insert_received(homa, message, message.len, received);
             is_kept = sga.is_ok();
             Done {
-                qd,
+                qd: pending.qd,
                 result: sga.map_or_else(Completion::Failed, Completion::Pop),
             }
         });

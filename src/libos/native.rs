@@ -6,14 +6,14 @@ use crate::homa::{Endpoint, Notify};
 use crate::runtime::QToken;
 use crate::wire::homa::RpcId;
 
-use super::desk::{Completion, Desk, Pending};
+use super::desk::{Completion, Desk, Operation, Pending};
 use super::result::{QDesc, SgaView};
 use super::sockets::check_destination;
 
 impl Desk {
     /// Starts a call. Its bytes go by reference: the response that completes it proves that the
     /// peer had them all.
-    #[inline]
+    #[inline(always)]
     pub(super) fn call(
         &mut self,
         homa: &mut Endpoint,
@@ -34,13 +34,20 @@ impl Desk {
         let (now, payload) = (self.now, outgoing.into_payload());
         self.tokens.start_with(|qt| {
             let (rpc, id) = homa.send_request(now, socket, to, payload, qt.0, Notify::Never)?;
-            Ok((Pending::Call { qd, rpc, cookie }, id.0))
+            let pending = Pending {
+                qd,
+                kind: Operation::Call,
+                len_max: 0,
+                rpc,
+                cookie,
+            };
+            Ok((pending, id.0))
         })
     }
 
     /// Answers a request that was popped. Short responses are copied, also if no token tells
     /// when: the application may fill the same buffer again at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn reply(
         &mut self,
         homa: &mut Endpoint,
@@ -69,7 +76,7 @@ impl Desk {
             .sgas
             .outgoing(homa, &self.buffers, response, copy_max)?;
         let qt = match want_token {
-            true => Some(self.tokens.start(Pending::Push { qd })?),
+            true => Some(self.tokens.start(Pending::push(qd))?),
             false => None,
         };
         let Some(rpc) = rpc else {
@@ -108,11 +115,11 @@ impl Desk {
         // An RPC does not tell whose it is, so all tokens are looked at: aborts are rare.
         let mut is_found = only.is_none();
         for (_, pending) in self.tokens.iter_pending() {
-            if let &Pending::Call { qd: of, rpc, .. } = pending
-                && of == qd
-                && only.is_none_or(|only| only == rpc)
+            if pending.kind == Operation::Call
+                && pending.qd == qd
+                && only.is_none_or(|only| only == pending.rpc)
             {
-                homa.abort(self.now, rpc, error);
+                homa.abort(self.now, pending.rpc, error);
                 is_found = true;
             }
         }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::runtime::QToken;
 
 /// A queue descriptor. The first is 500, and the lowest free one is given out next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QDesc(pub u32);
 
 /// Names a buffer the application holds; no address, and stale once it is freed.
@@ -56,8 +56,9 @@ pub struct QResult {
     pub result: OperationResult,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageKind {
+    #[default]
     Request,
     Response,
 }

@@ -3,11 +3,12 @@
 use std::ptr;
 
 use crate::addr::Addr;
+use crate::arena::Arena;
 use crate::error::Error;
 use crate::homa::{Endpoint, Message, Notify, Payload, RunKey, SocketKey};
 use crate::mem::{Buf, Buffers};
 use crate::runtime::{Handles, QToken};
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 use crate::wire::homa::MAX_MESSAGE_LEN;
 
 use super::datagram::Open;
@@ -19,7 +20,7 @@ const SGAS_MAX: usize = 1 << 20;
 /// All buffers the application holds.
 #[derive(Debug)]
 pub(super) struct Sgas {
-    slots: Slots<Held>,
+    slots: Arena<Held>,
     handles: Handles,
 }
 
@@ -30,17 +31,14 @@ pub(super) type SgaKey = Key<Held>;
 pub(super) struct Held {
     base: *mut u8,
     len: u32,
-    bytes: Bytes,
-}
-
-#[derive(Debug)]
-enum Bytes {
-    Allocated(Buf),
-    Received(Received),
+    /// If it was allocated.
+    buf: Option<Buf>,
+    /// If it was received.
+    received: Received,
 }
 
 /// A message that was popped, and what it belongs to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
     pub(super) run: RunKey,
     pub(super) socket: SocketKey,
@@ -76,7 +74,7 @@ pub(super) enum Outgoing {
 impl Sgas {
     pub(super) fn new(chance: u64) -> Self {
         Self {
-            slots: Slots::new(SGAS_MAX),
+            slots: Arena::new(SGAS_MAX),
             handles: Handles::new(chance),
         }
     }
@@ -86,16 +84,15 @@ impl Sgas {
     }
 
     pub(super) fn insert_buf(&mut self, buf: Buf) -> Result<SgaKey, Error> {
-        let held = Held {
-            base: buf.as_mut_ptr(),
-            len: buf.len() as u32, // A buffer's length fits: the longest is 1 MiB.
-            bytes: Bytes::Allocated(buf),
-        };
-        self.slots.insert(held).ok_or(Error::Exhausted)
+        let (key, held) = self.slots.enter().ok_or(Error::Exhausted)?;
+        held.base = buf.as_mut_ptr();
+        held.len = buf.len() as u32; // A buffer's length fits: the longest is 1 MiB.
+        held.buf = Some(buf);
+        Ok(key)
     }
 
     /// A received message, of which the application gets to see `len_max` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert_received(
         &mut self,
         homa: &Endpoint,
@@ -103,31 +100,32 @@ impl Sgas {
         len_max: u32,
         received: Received,
     ) -> Result<SgaKey, Error> {
-        let held = Held {
-            base: homa.region().address(message.offset as usize).as_ptr(),
-            len: message.len.min(len_max),
-            bytes: Bytes::Received(received),
-        };
-        self.slots.insert(held).ok_or(Error::Exhausted)
+        let (key, held) = self.slots.enter().ok_or(Error::Exhausted)?;
+        held.base = homa.region().address(message.offset as usize).as_ptr();
+        held.len = message.len.min(len_max);
+        held.received = received;
+        Ok(key)
     }
 
     /// Ends the application's hold; `Invalid` if there is none. Tells what else must be let go:
     /// a received message's run, and the datagram request of that socket which is still open.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, handle: u64) -> Result<Option<Freed>, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
-        let held = self.slots.remove(key).ok_or(Error::Invalid)?;
-        Ok(match held.bytes {
-            Bytes::Allocated(_) => None,
-            Bytes::Received(received) => Some(Freed {
-                run: received.run,
-                open: received.open.map(|open| (received.socket, open)),
-            }),
-        })
+        let held = self.slots.leave(key).ok_or(Error::Invalid)?;
+        if held.buf.is_some() {
+            held.buf = None;
+            return Ok(None);
+        }
+        let received = &held.received;
+        Ok(Some(Freed {
+            run: received.run,
+            open: received.open.map(|open| (received.socket, open)),
+        }))
     }
 
     /// As the application sees it; a null one if it was freed, which only its holder can do.
-    #[inline]
+    #[inline(always)]
     pub(super) fn describe(&self, key: SgaKey) -> Sga {
         let handle = SgaHandle(self.handles.number(key));
         let held = self.slots.get(key);
@@ -135,18 +133,13 @@ impl Sgas {
             handle,
             ptr: held.map_or(ptr::null_mut(), |held| held.base),
             len: held.map_or(0, |held| held.len),
-            peer: held.and_then(|held| match &held.bytes {
-                Bytes::Allocated(_) => None,
-                Bytes::Received(received) => Some(received.peer),
-            }),
+            peer: held.and_then(Held::received).map(|received| received.peer),
         }
     }
 
     pub(super) fn info(&self, handle: u64) -> Result<MessageInfo, Error> {
         let held = self.get(handle)?;
-        let Bytes::Received(received) = &held.bytes else {
-            return Err(Error::Invalid);
-        };
+        let received = held.received().ok_or(Error::Invalid)?;
         Ok(MessageInfo {
             kind: received.kind,
             id: received.id,
@@ -159,14 +152,12 @@ impl Sgas {
 
     /// The datagram request that a push of this buffer from `socket` answers.
     pub(super) fn open_of(&self, handle: u64, socket: SocketKey) -> Option<Key<Open>> {
-        match &self.get(handle).ok()?.bytes {
-            Bytes::Received(received) if received.socket == socket => received.open,
-            Bytes::Received(_) | Bytes::Allocated(_) => None,
-        }
+        let received = self.get(handle).ok()?.received()?;
+        received.open.filter(|_| received.socket == socket)
     }
 
     /// The bytes of a view as a message to send: copied if they are not more than `copy_max`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn outgoing(
         &self,
         homa: &Endpoint,
@@ -185,14 +176,14 @@ impl Sgas {
     }
 
     /// The bytes of a view as a message to send, by reference.
-    #[inline]
+    #[inline(always)]
     pub(super) fn shared(&self, view: &SgaView) -> Result<Outgoing, Error> {
         let (held, start) = self.resolve(view)?;
         held.share(start, view.len)
     }
 
     /// Copies the bytes of a view to `out`, as many as fit, and tells how many.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         &self,
         homa: &Endpoint,
@@ -209,15 +200,13 @@ impl Sgas {
     pub(super) fn fill(&mut self, handle: u64, bytes: &[u8]) -> Result<(), Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
         let held = self.slots.get_mut(key).ok_or(Error::Invalid)?;
-        let Bytes::Allocated(buf) = &mut held.bytes else {
-            return Err(Error::Invalid);
-        };
+        let buf = held.buf.as_mut().ok_or(Error::Invalid)?;
         let out = buf.make_mut().and_then(|out| out.get_mut(..bytes.len()));
         out.ok_or(Error::Invalid)?.copy_from_slice(bytes);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn get(&self, handle: u64) -> Result<&Held, Error> {
         let key = self.handles.key(handle).ok_or(Error::Invalid)?;
         self.slots.get(key).ok_or(Error::Invalid)
@@ -225,7 +214,7 @@ impl Sgas {
 
     /// The buffer of a view and where in it the view starts. The view must lie within it and not
     /// be empty.
-    #[inline]
+    #[inline(always)]
     fn resolve(&self, view: &SgaView) -> Result<(&Held, u32), Error> {
         let held = self.get(view.handle)?;
         if view.len > MAX_MESSAGE_LEN {
@@ -242,14 +231,33 @@ impl Sgas {
     }
 }
 
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            base: ptr::null_mut(),
+            len: 0,
+            buf: None,
+            received: Received::default(),
+        }
+    }
+}
+
 impl Held {
-    /// Copies the bytes from `start` on, which are as many as `out` has, or more.
     #[inline]
+    fn received(&self) -> Option<&Received> {
+        match self.buf {
+            Some(_) => None,
+            None => Some(&self.received),
+        }
+    }
+
+    /// Copies the bytes from `start` on, which are as many as `out` has, or more.
+    #[inline(always)]
     fn read(&self, homa: &Endpoint, start: u32, out: &mut [u8]) {
         let start = start as usize;
-        match &self.bytes {
-            Bytes::Allocated(buf) => out.copy_from_slice(&buf[start..][..out.len()]),
-            Bytes::Received(_) => {
+        match &self.buf {
+            Some(buf) => out.copy_from_slice(&buf[start..][..out.len()]),
+            None => {
                 let region = homa.region();
                 let offset = self.base.addr() - region.address(0).as_ptr().addr();
                 region.read(offset + start, out);
@@ -258,7 +266,7 @@ impl Held {
     }
 
     /// A copy of bytes that are within the buffer; `None` if there is no memory for it.
-    #[inline]
+    #[inline(always)]
     fn copy(&self, homa: &Endpoint, buffers: &Buffers, start: u32, len: u32) -> Option<Buf> {
         let mut copy = buffers.alloc(len as usize)?;
         self.read(homa, start, copy.make_mut()?);
@@ -266,15 +274,15 @@ impl Held {
     }
 
     /// A reference to bytes that are within the buffer.
-    #[inline]
+    #[inline(always)]
     fn share(&self, start: u32, len: u32) -> Result<Outgoing, Error> {
-        Ok(match &self.bytes {
-            Bytes::Allocated(buf) => {
+        Ok(match &self.buf {
+            Some(buf) => {
                 let range = start as usize..(start + len) as usize;
                 Outgoing::Shared(buf.view(range).ok_or(Error::Invalid)?)
             }
-            Bytes::Received(received) => Outgoing::Received {
-                run: received.run,
+            None => Outgoing::Received {
+                run: self.received.run,
                 start,
                 len,
             },

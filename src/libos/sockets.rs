@@ -6,7 +6,7 @@ use crate::homa::{Endpoint, SocketKey};
 use crate::runtime::QToken;
 use crate::time::Instant;
 
-use super::desk::{Completion, Desk, Pending};
+use super::desk::{Completion, Desk, Operation, Pending};
 use super::queue::{Arrival, HeldPush, Kind, Queue};
 use super::result::{QDesc, SgaView};
 use super::sga::Outgoing;
@@ -92,7 +92,7 @@ impl Desk {
     pub(super) fn push(&mut self, qd: QDesc, view: &SgaView) -> Result<QToken, Error> {
         self.queues.get_mut(qd)?.datagram()?;
         self.sgas.shared(view)?;
-        let qt = self.tokens.start(Pending::Push { qd })?;
+        let qt = self.tokens.start(Pending::push(qd))?;
         self.complete(qt, Completion::Failed(Error::NoDestination));
         Ok(qt)
     }
@@ -112,7 +112,7 @@ impl Desk {
         let copy_max = self.params.push_copy_max_bytes;
         let outgoing = self.sgas.outgoing(homa, &self.buffers, view, copy_max)?;
         let socket = self.socket_of(homa, qd)?;
-        let qt = self.tokens.start(Pending::Push { qd })?;
+        let qt = self.tokens.start(Pending::push(qd))?;
         let popped = self.sgas.open_of(view.handle, socket);
         let queue = self.queues.get_mut(qd)?;
         let datagram = queue.datagram()?;
@@ -159,7 +159,11 @@ impl Desk {
         if !can_receive {
             return Err(Error::NoDestination);
         }
-        let qt = self.tokens.start(Pending::Pop { qd, len_max })?;
+        let qt = self.tokens.start(Pending {
+            kind: Operation::Pop,
+            len_max,
+            ..Pending::push(qd)
+        })?;
         queue.arrivals.wait(qt);
         if queue.arrivals.has_come() {
             self.deliver(homa, qd);
@@ -199,12 +203,12 @@ impl Desk {
         }
         let pending = self.tokens.iter_pending();
         let over: Vec<_> = pending
-            .filter(|(_, op)| op.qd() == qd && !matches!(op, Pending::Push { .. }))
+            .filter(|(_, op)| op.qd == qd && op.kind != Operation::Push)
             .map(|(qt, &op)| (qt, op))
             .collect();
         for (qt, op) in over {
-            if let Pending::Call { rpc, .. } = op {
-                homa.forget(self.now, rpc);
+            if op.kind == Operation::Call {
+                homa.forget(self.now, op.rpc);
             }
             self.complete(qt, Completion::Failed(Error::Canceled));
         }
@@ -244,7 +248,7 @@ impl Desk {
         }
         let pending = self.tokens.iter_pending();
         let over: Vec<_> = pending
-            .filter(|(_, op)| op.qd() == qd)
+            .filter(|(_, op)| op.qd == qd)
             .map(|(qt, _)| qt)
             .collect();
         for qt in over {

@@ -6,6 +6,7 @@ use crate::runtime::{Clock, Deadline, QToken, Search};
 use crate::time::Duration;
 
 use super::LibOSOver;
+use super::desk::Done;
 use super::result::QResult;
 
 /// Waits in a row that may find their result without turning the loop: the others' frames and
@@ -16,7 +17,13 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     /// The result under `qt`, which is thereby consumed. With no timeout it waits for ever, with
     /// a zero one it turns the loop once. Errors: `WaitTimedOut`, and the token stays valid;
     /// `Invalid` for a token that was consumed or never was one; `Interrupted`.
+    #[inline]
     pub fn wait(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<QResult, Error> {
+        let done = self.wait_done(qt, timeout)?;
+        Ok(self.desk.describe(qt, done))
+    }
+
+    fn wait_done(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<Done, Error> {
         self.begin_wait();
         let mut deadline = Deadline::new(timeout);
         let mut is_over = false;
@@ -28,7 +35,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         loop {
             self.waker.check()?;
             if let Some(done) = self.desk.tokens.take(qt)? {
-                return Ok(self.desk.describe(qt, &done));
+                return Ok(done);
             }
             if is_over {
                 return Err(Error::WaitTimedOut);
@@ -54,7 +61,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
             let mut look = true;
             while look {
                 if let Some((place, done)) = self.desk.tokens.take_any(qts, &mut search) {
-                    return Ok((place, self.desk.describe(qts[place], &done)));
+                    return Ok((place, self.desk.describe(qts[place], done)));
                 }
                 look = has_turned && self.desk.tokens.check_any(qts, &mut search)?;
             }
@@ -80,7 +87,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         loop {
             self.waker.check()?;
             while let Some((qt, done)) = self.desk.tokens.take_oldest() {
-                if !acceptor(self.desk.describe(qt, &done)) {
+                if !acceptor(self.desk.describe(qt, done)) {
                     return Ok(());
                 }
             }

@@ -55,9 +55,26 @@ impl Stack {
         })
     }
 
+    /// Takes a received frame if it is like nearly every frame: a Homa packet from a peer that was
+    /// heard before, odd in no way. All others are for [`Self::ingress`].
+    #[inline(always)]
+    pub fn ingress_known<'f>(
+        &mut self,
+        now: Instant,
+        frame: &'f [u8],
+        checksums: Checksums,
+    ) -> Option<(Meta, &'f [u8])> {
+        let head = frame.first_chunk()?;
+        let packet = plain_packet(frame, head, self.ip_protocol, checksums)?;
+        let meta = self.neighbors.known(now, head)?;
+        self.now = now;
+        self.stats.homa_received += 1;
+        Some((meta, packet))
+    }
+
     /// Takes a received frame. What concerns the layers above comes back; ARP and pings are dealt
     /// with here; all else is counted and dropped.
-    #[inline]
+    #[cold]
     pub fn ingress<'f>(
         &mut self,
         now: Instant,
@@ -65,14 +82,6 @@ impl Stack {
         checksums: Checksums,
     ) -> Option<Ingress<'f>> {
         self.now = now;
-        // Nearly every frame is of a peer that was heard before, and odd in no way.
-        if let Some(head) = frame.first_chunk()
-            && let Some(packet) = plain_packet(frame, head, self.ip_protocol, checksums)
-            && let Some(meta) = self.neighbors.known(now, head)
-        {
-            self.stats.homa_received += 1;
-            return Some(Ingress::Homa { meta, packet });
-        }
         match self.receive(now, frame, checksums) {
             Ok(ingress) => ingress,
             Err(odd) => {
@@ -120,15 +129,15 @@ impl Stack {
     /// frame lies. `None` if the link is void: then the packet is lost, as any may be.
     #[inline]
     pub fn seal(&mut self, slot: &mut [u8], sent: &Sent) -> Option<(Range<usize>, TxMeta)> {
-        debug_assert!(usize::from(sent.len) + IPV4_LEN <= usize::from(self.mtu));
+        debug_assert!(usize::from(sent.len.get()) + IPV4_LEN <= usize::from(self.mtu));
         let Some(template) = self.neighbors.use_link(self.now, sent.link) else {
             self.stats.stale_links += 1;
             return None;
         };
         let headers = slot[FRAME_AT..].first_chunk_mut();
         let headers = headers.expect("a slot has NET_ROOM and more");
-        template.write(headers, sent.len, sent.priority);
-        let frame = FRAME_AT..NET_ROOM + usize::from(sent.len);
+        template.write(headers, sent.len.get(), sent.priority);
+        let frame = FRAME_AT..NET_ROOM + usize::from(sent.len.get());
         Some((frame, Template::tx_meta(sent.priority)))
     }
 

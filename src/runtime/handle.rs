@@ -37,14 +37,20 @@ impl Handles {
             .expect("the salt is not zero")
     }
 
+    /// The slot that a number names.
+    #[inline]
+    pub const fn slot(number: u64) -> u32 {
+        (number & ((1 << SLOT_BITS) - 1)) as u32
+    }
+
     /// `None` if the number cannot be from this table; if it may be, the key may still be stale.
     #[inline]
     pub const fn key<T>(self, number: u64) -> Option<Key<T>> {
         if number >> SALT_SHIFT != self.salt {
             return None;
         }
-        let slot = number & ((1 << SLOT_BITS) - 1);
-        Some(Key::from_parts(slot as u32, (number >> SLOT_BITS) as u32))
+        let generation = (number >> SLOT_BITS) as u32;
+        Some(Key::from_parts(Self::slot(number), generation))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The one place where device, network layer and transport meet.
 
 use crate::addr::{Ip, Meta};
-use crate::device::{Device, NET_ROOM, RX_BURST, TX_BURST};
+use crate::device::{Checksums, Device, NET_ROOM, RX_BURST, TX_BURST};
 use crate::error::Error;
 use crate::homa::{self, Endpoint, Event, Verdict};
 use crate::mem::Region;
@@ -123,25 +123,17 @@ impl<D: Device> Poller<D> {
     #[inline]
     fn receive(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
         let (net, homa) = (&mut self.net, &mut self.homa);
-        self.device
-            .rx_burst(|frame, rx| match net.ingress(now, frame, rx.checksums) {
-                Some(Ingress::Homa { meta, packet }) => {
-                    match homa.handle_packet(now, &meta, packet) {
-                        Verdict::Ready(event) => app(homa, event),
-                        Verdict::Taken | Verdict::Dropped => {}
-                        Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
-                    }
+        self.device.rx_burst(|frame, rx| {
+            if let Some((meta, packet)) = net.ingress_known(now, frame, rx.checksums) {
+                match homa.handle_packet(now, &meta, packet) {
+                    Verdict::Ready(event) => app(homa, event),
+                    Verdict::Taken | Verdict::Dropped => {}
+                    Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
                 }
-                Some(Ingress::Unreachable {
-                    to,
-                    id: Some(id),
-                    reason,
-                    ..
-                }) => {
-                    homa.handle_unreachable(now, to, RpcId(id), unreachable(reason));
-                }
-                Some(Ingress::Unreachable { id: None, .. }) | None => {}
-            })
+            } else if let Some(event) = receive_other(net, homa, now, frame, rx.checksums) {
+                app(homa, event);
+            }
+        })
     }
 
     /// What time brings. While received frames still wait, none passes: a peer is silent only if
@@ -204,7 +196,7 @@ impl<D: Device> Poller<D> {
                 break;
             };
             if let Some(own) = sent.link.as_loopback() {
-                let packet = NET_ROOM..NET_ROOM + usize::from(sent.len);
+                let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
                 self.looped.clear();
                 self.looped.extend_from_slice(&slot[packet]);
                 self.deliver_looped(now, own);
@@ -232,6 +224,32 @@ impl<D: Device> Poller<D> {
             }
         }
     }
+}
+
+/// Takes a frame that is not like most.
+#[cold]
+fn receive_other(
+    net: &mut Stack,
+    homa: &mut Endpoint,
+    now: Instant,
+    frame: &[u8],
+    checksums: Checksums,
+) -> Option<Event> {
+    match net.ingress(now, frame, checksums)? {
+        Ingress::Homa { meta, packet } => match homa.handle_packet(now, &meta, packet) {
+            Verdict::Ready(event) => return Some(event),
+            Verdict::Taken | Verdict::Dropped => {}
+            Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
+        },
+        Ingress::Unreachable {
+            to,
+            id: Some(id),
+            reason,
+            ..
+        } => homa.handle_unreachable(now, to, RpcId(id), unreachable(reason)),
+        Ingress::Unreachable { id: None, .. } => {}
+    }
+    None
 }
 
 fn unreachable(reason: Unreachable) -> Error {

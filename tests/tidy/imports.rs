@@ -3,7 +3,7 @@
 use crate::source::{Finding, Source, is_name};
 
 /// The words all rooms share.
-const BASE: &[&str] = &["error", "time", "addr", "rng", "slots", "keyed"];
+const BASE: &[&str] = &["error", "time", "addr", "rng", "slots", "arena", "keyed"];
 
 /// A room and what it may import besides the base and itself. `a::b` allows that part of `a` only;
 /// `a::*Params` only what is named so; `!a::b` takes a part away again.

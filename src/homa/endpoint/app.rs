@@ -3,8 +3,7 @@
 use crate::addr::Addr;
 use crate::error::Error;
 use crate::homa::event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
-use crate::homa::msg_out::MsgOut;
-use crate::homa::rpc::{Rpc, State};
+use crate::homa::rpc::State;
 use crate::time::Instant;
 use crate::wire::homa::{MAX_MESSAGE_LEN, RpcId};
 
@@ -78,29 +77,17 @@ impl Endpoint {
         self.next_generation = generation.wrapping_add(1);
         let (tick, ask_interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
         let incarnation = self.peers.get(peer).incarnation;
-        let key = self.rpcs.insert_with(|key| Rpc {
-            id: RpcId((generation << SLOT_BITS | u64::from(key.index())) << 1),
-            peer,
-            peer_port: to.port,
-            port,
-            socket,
-            tag,
-            hash: 0,
-            incarnation,
-            heard_tick: tick,
-            asked_tick: tick,
-            ask_interval,
-            need_acks: 0,
-            sent_tick: tick,
-            stands_in_line: false,
-            state: State::Sending(MsgOut::new(payload, len, cut, now, notify)),
-        });
-        let key = key.ok_or(Error::Exhausted)?;
+        let (key, rpc) = self.rpcs.enter().ok_or(Error::Exhausted)?;
+        let id = RpcId((generation << SLOT_BITS | u64::from(key.index())) << 1);
+        rpc.begin(id, (peer, to.port), (socket, port), tick, ask_interval);
+        rpc.state = State::Sending;
+        rpc.tag = tag;
+        rpc.incarnation = incarnation;
+        rpc.out.begin(payload, len, cut, now, notify);
         self.peers.get_mut(peer).on_rpc(now);
         self.stats.requests += 1;
         self.file_out(key);
         self.file_timer(now, key, self.params.resend_ticks);
-        let id = self.rpcs.get(key).ok_or(Error::Exhausted)?.id;
         Ok((key, id))
     }
 
@@ -122,16 +109,16 @@ impl Endpoint {
             self.tell_released(notify, Ok(()));
             return Ok(());
         };
-        if !matches!(rpc.state, State::InService) {
+        if rpc.state != State::InService {
             return Err(Error::Invalid);
         }
         let peer_ip = self.peers.get(rpc.peer).ip;
         self.hold(&payload)?;
-        let out = MsgOut::new(payload, len, self.cut_for(peer_ip), now, notify);
-        let tick = self.wheel.tick();
+        let (cut, tick) = (self.cut_for(peer_ip), self.wheel.tick());
         if let Some(rpc) = self.rpcs.get_mut(key) {
-            rpc.state = State::Replying(out);
+            rpc.state = State::Replying;
             rpc.heard_tick = tick;
+            rpc.out.begin(payload, len, cut, now, notify);
         }
         self.stats.responses_out += 1;
         self.file_out(key);
@@ -151,7 +138,7 @@ impl Endpoint {
     pub fn in_service(&self, rpc: RpcKey) -> bool {
         self.rpcs
             .get(rpc)
-            .is_some_and(|rpc| matches!(rpc.state, State::InService))
+            .is_some_and(|rpc| rpc.state == State::InService)
     }
 
     /// The client RPC of that id.
@@ -177,19 +164,19 @@ impl Endpoint {
     #[inline]
     pub fn take(&mut self, key: RpcKey) -> Option<Message> {
         let rpc = self.rpcs.get_mut(key)?;
-        let State::Requested(whole) = rpc.state else {
+        if rpc.state != State::Requested {
             return None;
-        };
+        }
         rpc.state = State::InService;
-        let (offset, len) = self.pool.place(whole.run)?;
+        let (offset, len) = self.pool.place(rpc.run)?;
         Some(Message {
-            run: whole.run,
+            run: rpc.run,
             offset,
             len,
             rpc: key,
             id: rpc.id,
             peer: Addr::new(self.peers.get(rpc.peer).ip, rpc.peer_port),
-            empty_reply: whole.empty_reply,
+            empty_reply: rpc.empty_reply,
         })
     }
 
@@ -252,7 +239,7 @@ impl Endpoint {
 
     fn hold(&mut self, payload: &Payload) -> Result<(), Error> {
         match payload {
-            Payload::Buffer(_) | Payload::EmptyReply => Ok(()),
+            Payload::Buffer(_) | Payload::EmptyReply | Payload::Gone => Ok(()),
             Payload::Received { run, start, len } => {
                 let (_, run_len) = self.pool.place(*run).ok_or(Error::Invalid)?;
                 if u64::from(*start) + u64::from(*len) > u64::from(run_len) {
@@ -270,6 +257,7 @@ fn payload_len(payload: &Payload) -> Result<u32, Error> {
         Payload::Buffer(buf) => buf.len(),
         Payload::Received { len, .. } => *len as usize,
         Payload::EmptyReply => 1,
+        Payload::Gone => 0,
     };
     match len {
         0 => Err(Error::Invalid),

@@ -1,6 +1,7 @@
 //! Asking again for what did not come, within what a peer may be asked. Decision 16.
 
 use crate::homa::event::RpcKey;
+use crate::homa::msg_in::MsgIn;
 use crate::homa::peer::Peer;
 use crate::homa::rpc::State;
 use crate::slots::Key;
@@ -63,12 +64,11 @@ impl Endpoint {
             return false;
         };
         let silent = self.wheel.tick().wrapping_sub(rpc.heard_tick);
-        let asks = match &rpc.state {
-            State::Sending(out) => !out.is_sendable(),
-            State::Receiving(_, message) | State::Incoming(message) => {
-                !rpc.is_waiting() && !message.has_all_granted()
-            }
-            State::Requested(_) | State::InService | State::Replying(_) | State::Moving => false,
+        let lacks = |message: &MsgIn| !rpc.is_waiting() && !message.has_all_granted();
+        let asks = match rpc.state {
+            State::Sending => !rpc.out.is_sendable(),
+            State::Receiving | State::Incoming => rpc.message.as_deref().is_none_or(lacks),
+            State::Requested | State::InService | State::Replying => false,
         };
         asks && silent >= self.params.resend_ticks
     }
@@ -86,7 +86,7 @@ impl Endpoint {
         }
         let (peer, common) = (rpc.peer, rpc.common());
         let asks = self.peers.get_mut(peer);
-        let (first, missing) = match rpc.msg_in_mut() {
+        let (first, missing) = match rpc.message.as_mut() {
             None => (0, vec![0..u32::MAX]),
             Some(message) => (message.ask_from, message.missing().collect()),
         };
@@ -109,7 +109,7 @@ impl Endpoint {
             });
             self.stats.control_full += u64::from(!sent);
         }
-        if let Some(message) = rpc.msg_in_mut() {
+        if let Some(message) = rpc.message.as_mut() {
             message.ask_from = left.unwrap_or(0);
             let asked = first..left.unwrap_or(u32::MAX);
             let at = Some(self.last_tick_at);

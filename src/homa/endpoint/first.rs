@@ -8,7 +8,6 @@ use std::ops::Range;
 use crate::homa::event::{RpcKey, RunKey};
 use crate::homa::msg_in::Place;
 use crate::homa::pool::BPAGE_LEN;
-use crate::homa::rpc::Rpc;
 use crate::homa::share::Share;
 use crate::time::Instant;
 use crate::wire::homa::{Data, Resend};
@@ -44,11 +43,12 @@ impl Endpoint {
         now: Instant,
         key: RpcKey,
         run: RunKey,
-        data: &Data,
+        data: Data,
         payload: &[u8],
     ) -> Verdict {
         let range = data.offset..data.offset + payload.len() as u32;
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+        let rpc = self.rpcs.get_mut(key);
+        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
         let Some((base, kept_len)) = self.pool.place(run) else {
@@ -78,7 +78,8 @@ impl Endpoint {
     /// It is asked for by a RESEND, which counts as a grant. Rule IN-50.
     #[cold]
     fn ask_for_second(&mut self, key: RpcKey, payload_len: u32) {
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+        let rpc = self.rpcs.get_mut(key);
+        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return;
         };
         let (start, end) = (message.end(), message.end() + payload_len);
@@ -99,7 +100,7 @@ impl Endpoint {
         key: RpcKey,
         first: RunKey,
         kept: Range<u32>,
-        (data, payload): (&Data, &[u8]),
+        (data, payload): (Data, &[u8]),
     ) -> Verdict {
         let mut bytes = [0; FIRST_MAX];
         let bytes = &mut bytes[..kept.len()];
@@ -108,7 +109,8 @@ impl Endpoint {
         }
         // First it is given back, so that who holds nothing else counts as holding nothing.
         self.pool.release(first);
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+        let rpc = self.rpcs.get_mut(key);
+        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
         let (len, share) = (message.len, message.share);
@@ -118,7 +120,7 @@ impl Endpoint {
             return Verdict::Dropped;
         };
         let of = (key, rpc.peer);
-        let Some(message) = rpc.msg_in_mut() else {
+        let Some(message) = rpc.message.as_mut() else {
             return Verdict::Dropped;
         };
         let place = run.and_then(|run| Some((run, self.pool.place(run)?.0)));

@@ -2,7 +2,7 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::{Notify, RpcKey};
+use crate::homa::event::RpcKey;
 use crate::homa::peer::{Link, Peer};
 use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
@@ -34,7 +34,7 @@ impl Arrival {
     }
 
     /// The header of an answer that needs no RPC.
-    fn answer(&self) -> Common {
+    fn answer(self) -> Common {
         Common {
             sport: self.port,
             dport: self.from.port,
@@ -50,7 +50,7 @@ impl Endpoint {
         self.stats.packets_in += 1;
         match wire::parse_data(packet) {
             Some((common, data, payload)) => {
-                self.on_data(&Arrival::new(now, meta, &common), &data, payload)
+                self.on_data(Arrival::new(now, meta, &common), data, payload)
             }
             None => self.on_other(now, meta, packet),
         }
@@ -66,14 +66,14 @@ impl Endpoint {
         };
         let arrival = Arrival::new(now, meta, &common);
         match packet {
-            Packet::Data(data, payload) => self.on_data(&arrival, &data, payload),
-            Packet::Grant(grant) => self.on_grant(&arrival, grant),
-            Packet::Resend(resend) => self.on_resend(&arrival, resend),
-            Packet::Unknown => self.on_unknown(&arrival),
-            Packet::Busy => self.on_busy(&arrival),
-            Packet::Cutoffs(cutoffs) => self.on_cutoffs(&arrival, cutoffs),
-            Packet::NeedAck => self.on_need_ack(&arrival),
-            Packet::Ack(acks) => self.on_acks(&arrival, &acks.0),
+            Packet::Data(data, payload) => self.on_data(arrival, data, payload),
+            Packet::Grant(grant) => self.on_grant(arrival, grant),
+            Packet::Resend(resend) => self.on_resend(arrival, resend),
+            Packet::Unknown => self.on_unknown(arrival),
+            Packet::Busy => self.on_busy(arrival),
+            Packet::Cutoffs(cutoffs) => self.on_cutoffs(arrival, cutoffs),
+            Packet::NeedAck => self.on_need_ack(arrival),
+            Packet::Ack(acks) => self.on_acks(arrival, &acks.0),
             Packet::Freeze => {
                 self.stats.freezes += 1;
                 Verdict::Taken
@@ -143,7 +143,7 @@ impl Endpoint {
     }
 
     /// The RPC a packet is for, if it comes from that RPC's peer.
-    fn find(&mut self, arrival: &Arrival) -> Option<RpcKey> {
+    fn find(&mut self, arrival: Arrival) -> Option<RpcKey> {
         let peer = self.peers.find(arrival.from.ip)?;
         self.find_rpc(arrival.id, peer, arrival.from.port)
     }
@@ -162,7 +162,7 @@ impl Endpoint {
     /// The peer a packet comes from, made known if it was not. Its link is asked for at once, so
     /// that the answer finds it.
     #[inline(always)]
-    fn sender(&mut self, arrival: &Arrival) -> Option<Key<Peer>> {
+    fn sender(&mut self, arrival: Arrival) -> Option<Key<Peer>> {
         let Some(key) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
             self.stats.peers_full += 1;
             return None;
@@ -176,7 +176,7 @@ impl Endpoint {
     }
 
     #[inline(always)]
-    fn on_data(&mut self, arrival: &Arrival, data: &Data, payload: &[u8]) -> Verdict {
+    fn on_data(&mut self, arrival: Arrival, data: Data, payload: &[u8]) -> Verdict {
         if !data.fits(payload.len()) {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
@@ -219,10 +219,10 @@ impl Endpoint {
 
     /// A message longer than all pages together would wait for them for ever.
     #[cold]
-    fn refuse_too_long(&mut self, arrival: &Arrival) -> Verdict {
+    fn refuse_too_long(&mut self, arrival: Arrival) -> Verdict {
         self.stats.too_long += 1;
         if let Some(key) = self.find(arrival)
-            && let Some(State::Sending(_)) = self.rpcs.get(key).map(|rpc| &rpc.state)
+            && let Some(State::Sending) = self.rpcs.get(key).map(|rpc| rpc.state)
         {
             self.abort(arrival.now, key, Error::MessageTooLong);
         }
@@ -232,7 +232,7 @@ impl Endpoint {
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
     #[cold]
     #[inline(never)]
-    fn on_version(&mut self, arrival: &Arrival, key: Key<Peer>, theirs: u16) {
+    fn on_version(&mut self, arrival: Arrival, key: Key<Peer>, theirs: u16) {
         let (ours, tick) = (self.params.cutoff_version, self.wheel.tick());
         let peer = self.peers.get_mut(key);
         let may_tell = theirs != ours && peer.may_send_cutoffs(tick);
@@ -251,7 +251,7 @@ impl Endpoint {
 
     /// Whether a packet is a late one for a server RPC that is over; `hash` is the RPC's.
     #[inline(always)]
-    fn is_finished(&mut self, arrival: &Arrival, peer: Key<Peer>, hash: u64) -> bool {
+    fn is_finished(&mut self, arrival: Arrival, peer: Key<Peer>, hash: u64) -> bool {
         let peer = self.peers.get(peer);
         let (port, incarnation) = (arrival.from.port, peer.incarnation);
         let name = finished_name(arrival.id, hash, port, incarnation, peer.place);
@@ -264,7 +264,7 @@ impl Endpoint {
     #[inline(always)]
     fn start_server(
         &mut self,
-        arrival: &Arrival,
+        arrival: Arrival,
         peer: Key<Peer>,
         hash: u64,
     ) -> Result<RpcKey, Verdict> {
@@ -280,34 +280,24 @@ impl Endpoint {
             return Err(Verdict::Dropped);
         }
         let tick = self.wheel.tick();
-        let rpc = Rpc {
-            id: arrival.id,
-            peer,
-            peer_port: arrival.from.port,
-            port: arrival.port,
-            socket,
-            tag: 0,
-            hash,
-            incarnation: self.peers.get(peer).incarnation,
-            heard_tick: tick,
-            asked_tick: tick,
-            ask_interval: self.params.resend_interval_ticks,
-            need_acks: 0,
-            sent_tick: tick,
-            stands_in_line: false,
-            state: State::Moving,
-        };
-        let Some(key) = self.rpcs.insert(rpc) else {
+        let Some((key, rpc)) = self.rpcs.enter() else {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
+        let (theirs, ours) = ((peer, arrival.from.port), (socket, arrival.port));
+        let ask_interval = self.params.resend_interval_ticks;
+        rpc.begin(arrival.id, theirs, ours, tick, ask_interval);
+        rpc.state = State::Incoming;
+        rpc.hash = hash;
+        let peer = self.peers.get_mut(peer);
+        peer.on_rpc(arrival.now);
+        rpc.incarnation = peer.incarnation;
         self.server_count += 1;
         self.servers.insert(hash, key.index());
-        self.peers.get_mut(peer).on_rpc(arrival.now);
         Ok(key)
     }
 
-    fn on_grant(&mut self, arrival: &Arrival, grant: Grant) -> Verdict {
+    fn on_grant(&mut self, arrival: Arrival, grant: Grant) -> Verdict {
         let tick = self.wheel.tick();
         let Some(key) = self.find(arrival) else {
             self.stats.unknown_rpc += 1;
@@ -328,7 +318,7 @@ impl Endpoint {
         Verdict::Taken
     }
 
-    fn on_resend(&mut self, arrival: &Arrival, resend: Resend) -> Verdict {
+    fn on_resend(&mut self, arrival: Arrival, resend: Resend) -> Verdict {
         let Some(key) = self.find(arrival) else {
             return self.on_resend_unknown(arrival);
         };
@@ -365,7 +355,7 @@ impl Endpoint {
         Verdict::Taken
     }
 
-    fn on_resend_unknown(&mut self, arrival: &Arrival) -> Verdict {
+    fn on_resend_unknown(&mut self, arrival: Arrival) -> Verdict {
         let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
@@ -393,7 +383,7 @@ impl Endpoint {
         Verdict::Taken
     }
 
-    fn on_unknown(&mut self, arrival: &Arrival) -> Verdict {
+    fn on_unknown(&mut self, arrival: Arrival) -> Verdict {
         let Some(key) = self.find(arrival) else {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;
@@ -407,18 +397,18 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
-        let State::Sending(out) = &mut rpc.state else {
+        if rpc.state != State::Sending {
             // Part of the response is here, so the notice is older than the truth.
             self.stats.late_unknowns += 1;
             return Verdict::Dropped;
-        };
-        if out.owe(0..out.sent, priority, tick, interval) {
+        }
+        if rpc.out.owe(0..rpc.out.sent, priority, tick, interval) {
             self.file_out(key);
         }
         Verdict::Taken
     }
 
-    fn on_busy(&mut self, arrival: &Arrival) -> Verdict {
+    fn on_busy(&mut self, arrival: Arrival) -> Verdict {
         let (tick, longest) = (self.wheel.tick(), self.params.busy_backoff_max_ticks);
         match self.find(arrival).and_then(|key| self.rpcs.get_mut(key)) {
             Some(rpc) => {
@@ -433,7 +423,7 @@ impl Endpoint {
         }
     }
 
-    fn on_cutoffs(&mut self, arrival: &Arrival, cutoffs: Cutoffs) -> Verdict {
+    fn on_cutoffs(&mut self, arrival: Arrival, cutoffs: Cutoffs) -> Verdict {
         if cutoffs.version == 0 {
             // Naming it, we would look as if we had restarted.
             self.stats.out_of_place += 1;
@@ -447,7 +437,7 @@ impl Endpoint {
         Verdict::Taken
     }
 
-    fn on_need_ack(&mut self, arrival: &Arrival) -> Verdict {
+    fn on_need_ack(&mut self, arrival: Arrival) -> Verdict {
         let Some(peer) = self.sender(arrival) else {
             return Verdict::Dropped;
         };
@@ -457,8 +447,8 @@ impl Endpoint {
             None
         };
         let missing = key.filter(|&key| {
-            let state = self.rpcs.get(key).map(|rpc| &rpc.state);
-            matches!(state, Some(State::Sending(_) | State::Receiving(..)))
+            let state = self.rpcs.get(key).map(|rpc| rpc.state);
+            matches!(state, Some(State::Sending | State::Receiving))
         });
         match missing {
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
@@ -478,7 +468,7 @@ impl Endpoint {
     }
 
     /// Takes the acks of an ACK packet: of the RPC it names, and of others.
-    fn on_acks(&mut self, arrival: &Arrival, others: &[Ack]) -> Verdict {
+    fn on_acks(&mut self, arrival: Arrival, others: &[Ack]) -> Verdict {
         let Some(peer) = self.peers.find(arrival.from.ip) else {
             self.stats.unknown_rpc += 1;
             return Verdict::Dropped;
@@ -503,11 +493,9 @@ impl Endpoint {
             rpc.id == id && rpc.peer == peer && rpc.port == ack.server_port
         });
         match key.and_then(|key| self.rpcs.get_mut(key).map(|rpc| (key, rpc))) {
-            Some((key, rpc)) if matches!(rpc.state, State::Replying(_)) => {
-                if let State::Replying(out) = &mut rpc.state {
-                    let notify = std::mem::replace(&mut out.notify, Notify::Never);
-                    self.tell_released(notify, Ok(()));
-                }
+            Some((key, rpc)) if rpc.state == State::Replying => {
+                let notify = std::mem::take(&mut rpc.out.notify);
+                self.tell_released(notify, Ok(()));
                 self.end(now, key);
             }
             Some(_) => self.stats.out_of_place += 1,

@@ -17,8 +17,8 @@ impl Endpoint {
         let mut rpcs = self.rpcs.iter().filter(|(_, rpc)| rpc.socket == socket);
         self.control.is_empty()
             && rpcs.all(|(_, rpc)| match rpc.state {
-                State::Sending(_) | State::Receiving(..) | State::Replying(_) => false,
-                State::Incoming(_) | State::Requested(_) | State::InService | State::Moving => true,
+                State::Sending | State::Receiving | State::Replying => false,
+                State::Incoming | State::Requested | State::InService => true,
             })
     }
 

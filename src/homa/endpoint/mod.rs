@@ -14,6 +14,7 @@ mod ticks;
 use std::collections::VecDeque;
 
 use crate::addr::Ip;
+use crate::arena::Arena;
 use crate::counters;
 use crate::error::Error;
 use crate::homa::askers::Askers;
@@ -36,7 +37,7 @@ use crate::homa::waiting::Waiter;
 use crate::keyed::Keyed;
 use crate::mem::Region;
 use crate::rng::Rng;
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
 
@@ -52,7 +53,7 @@ pub struct Endpoint {
     params: Params,
     region: Region,
     pool: Pool,
-    rpcs: Slots<Rpc>,
+    rpcs: Arena<Rpc>,
     /// Server RPCs by what their clients call them.
     servers: Table,
     server_count: u32,
@@ -195,8 +196,8 @@ impl Endpoint {
         Ok(Self {
             pool,
             region,
-            rpcs: Slots::new(params.rpcs_max as usize),
-            servers: Table::new(params.rpcs_max, keyed),
+            rpcs: Arena::new(params.rpcs_max as usize),
+            servers: Table::new(keyed),
             server_count: 0,
             unacked: VecDeque::new(),
             peers: Peers::new(params.peers_max, peer_idle, keyed),
@@ -279,18 +280,14 @@ impl Endpoint {
         );
         let mut waiting = 0;
         for (key, rpc) in self.rpcs.iter() {
-            let (out, message) = match &rpc.state {
-                State::Sending(out) | State::Replying(out) => (Some(out), None),
-                State::Receiving(out, message) => (Some(out), Some(message)),
-                State::Incoming(message) => (None, Some(message)),
-                State::Requested(_) | State::InService => continue,
-                State::Moving => panic!("an RPC was left between two states"),
-            };
+            if matches!(rpc.state, State::Requested | State::InService) {
+                continue;
+            }
             assert!(self.wheel.is_filed(key.index()), "no timer: {rpc:?}");
-            if let Some(out) = out {
+            if let Some(out) = rpc.msg_out() {
                 self.check_out(key, out);
             }
-            if let Some(message) = message {
+            if let Some(message) = &rpc.message {
                 check_in(message);
                 waiting += usize::from(rpc.is_waiting());
             }
@@ -433,51 +430,48 @@ impl Endpoint {
     /// Ends an RPC: it is in no list any more, and what it held is given back. Whoever waits for
     /// the bytes of its message out is told `error`.
     fn end_with(&mut self, now: Instant, key: RpcKey, error: Error) {
-        let Some(rpc) = self.rpcs.remove(key) else {
+        let Some(rpc) = self.rpcs.leave(key) else {
             return;
         };
+        let peer = self.peers.get_mut(rpc.peer);
+        peer.on_rpc_over(now);
         if !rpc.id.is_client() {
             self.server_count -= 1;
-            self.servers.remove(rpc.hash, key.index());
+            self.servers.remove(key.index());
             if rpc.was_handed_over() {
-                let place = self.peers.get(rpc.peer).place;
-                let name = finished_name(rpc.id, rpc.hash, rpc.peer_port, rpc.incarnation, place);
+                let (port, life) = (rpc.peer_port, rpc.incarnation);
+                let name = finished_name(rpc.id, rpc.hash, port, life, peer.place);
                 self.stats.finished_overflow += u64::from(self.finished.insert(now, name));
             }
         }
-        self.peers.get_mut(rpc.peer).on_rpc_over(now);
-        self.outgoing.unfile(key);
-        match rpc.state {
-            State::Sending(out) | State::Replying(out) => self.drop_out(now, out, error),
-            State::Receiving(out, message) => {
-                // First it waits for pages no more: those of the request may come free.
-                self.drop_in(now, key, message);
-                self.drop_out(now, out, error);
-            }
-            State::Incoming(message) => self.drop_in(now, key, message),
-            State::Requested(whole) => {
-                self.release(now, whole.run);
-            }
-            State::InService | State::Moving => {}
+        if rpc.has_out() && !rpc.out.is_one_packet() {
+            self.outgoing.unfile(key);
         }
+        let request = (rpc.state == State::Requested).then_some(rpc.run);
+        let (message, (payload, notify)) = (rpc.message.take(), rpc.out.end());
+        if let Some(message) = message {
+            // First it waits for pages no more: those of the request may come free.
+            self.drop_in(now, key, &message);
+        }
+        if let Some(run) = request {
+            self.release(now, run);
+        }
+        self.tell_released(notify, Err(error));
+        self.drop_payload(now, payload);
     }
 
-    /// Gives back what an outgoing message held.
-    fn drop_out(&mut self, now: Instant, out: MsgOut, error: Error) {
-        self.tell_released(out.notify, Err(error));
-        self.drop_payload(now, out.payload);
-    }
-
+    #[inline]
     fn drop_payload(&mut self, now: Instant, payload: Payload) {
         match payload {
             Payload::Buffer(buf) => drop(buf),
             Payload::Received { run, .. } => {
                 self.release(now, run);
             }
-            Payload::EmptyReply => {}
+            Payload::EmptyReply | Payload::Gone => {}
         }
     }
 
+    #[inline]
     fn tell_released(&mut self, notify: Notify, result: Result<(), Error>) {
         match notify {
             Notify::Never => {}
@@ -488,7 +482,7 @@ impl Endpoint {
     }
 
     /// Gives back what an incoming message held.
-    fn drop_in(&mut self, now: Instant, key: RpcKey, message: MsgIn) {
+    fn drop_in(&mut self, now: Instant, key: RpcKey, message: &MsgIn) {
         if let Some(grantee) = message.grantee {
             self.grants.on_gone(grantee);
         }
@@ -496,7 +490,7 @@ impl Endpoint {
             Place::Run(run) | Place::First(run) => {
                 self.release(now, run);
             }
-            Place::Waiting => self.pool.stop_waiting(waiter(key, &message)),
+            Place::Waiting => self.pool.stop_waiting(waiter(key, message)),
         }
     }
 }

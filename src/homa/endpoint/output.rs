@@ -61,6 +61,7 @@ fn write_data(
             region.read((base + skip) as usize + start, payload);
         }
         Payload::EmptyReply => payload.fill(0),
+        Payload::Gone => return None,
     }
     Some((DATA_LEN + end - start) as u16)
 }
@@ -165,11 +166,7 @@ impl Endpoint {
             self.on_sent(now, key, is_client);
         }
         self.stats.data_out += 1;
-        Some(Sent {
-            len,
-            link,
-            priority,
-        })
+        Sent::new(len, link, priority)
     }
 
     /// The last byte of a message went out.
@@ -231,11 +228,7 @@ impl Endpoint {
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
         self.stats.retransmits_out += 1;
-        Some(Sent {
-            len,
-            link,
-            priority,
-        })
+        Sent::new(len, link, priority)
     }
 
     #[inline(never)]
@@ -244,7 +237,7 @@ impl Endpoint {
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
-        let message = rpc.msg_in_mut()?;
+        let message = rpc.message.as_mut()?;
         // The sender may have announced more than we counted.
         message.granted = message.granted.max(decision.offset);
         let link = self.link_for_control(peer)?;
@@ -254,11 +247,7 @@ impl Endpoint {
         }
         .emit(&common, room);
         self.stats.grants_out += 1;
-        Some(Sent {
-            len: len as u16,
-            link,
-            priority: self.params.num_priorities - 1,
-        })
+        Sent::new(len as u16, link, self.params.num_priorities - 1)
     }
 
     #[inline(never)]
@@ -299,11 +288,7 @@ impl Endpoint {
             }
         };
         let len = wire::emit(&control.common, &packet, room);
-        Some(Sent {
-            len: len as u16,
-            link,
-            priority: self.params.num_priorities - 1,
-        })
+        Sent::new(len as u16, link, self.params.num_priorities - 1)
     }
 
     /// The link for a packet that may get lost: if it is not known, it is asked for, and the

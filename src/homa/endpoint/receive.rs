@@ -1,12 +1,11 @@
 //! Messages as they come in: pages for them, their bytes, and the end of it.
 
 use crate::addr::Addr;
-use crate::homa::event::{Event, Message, Notify, RpcKey, RunKey};
+use crate::homa::event::{Event, Message, RpcKey, RunKey};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
-use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::{Peer, SAVED_ACKS_MAX};
-use crate::homa::rpc::{Rpc, State, Whole};
+use crate::homa::rpc::State;
 use crate::homa::share::Share;
 use crate::homa::waiting::Waiter;
 use crate::slots::Key;
@@ -22,7 +21,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         key: RpcKey,
-        data: &Data,
+        data: Data,
         payload: &[u8],
     ) -> Verdict {
         let tick = self.wheel.tick();
@@ -32,8 +31,8 @@ impl Endpoint {
         rpc.heard_tick = tick;
         rpc.ask_interval = self.params.resend_interval_ticks;
         match rpc.state {
-            State::Receiving(..) | State::Incoming(_) => {}
-            State::Sending(_) | State::Moving => {
+            State::Receiving | State::Incoming if rpc.message.is_some() => {}
+            State::Sending | State::Receiving | State::Incoming => {
                 let share = rpc.share();
                 if payload.len() == data.message_length as usize
                     && let Some(run) = self.pool.alloc(data.message_length, share)
@@ -42,7 +41,7 @@ impl Endpoint {
                 }
                 self.start_receiving(now, key, data, payload.len());
             }
-            State::Requested(_) | State::InService | State::Replying(_) => {
+            State::Requested | State::InService | State::Replying => {
                 self.stats.duplicates += 1;
                 return Verdict::Dropped;
             }
@@ -52,7 +51,7 @@ impl Endpoint {
 
     /// The first packet of a longer message, or of one that finds no room.
     #[inline(never)]
-    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: &Data, payload_len: usize) {
+    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: Data, payload_len: usize) {
         let Some(rpc) = self.rpcs.get(key) else {
             return;
         };
@@ -61,13 +60,13 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
-        match std::mem::replace(&mut rpc.state, State::Moving) {
-            State::Sending(mut out) => {
-                self.request_arrived(key, &mut out);
-                self.set_state(key, State::Receiving(out, message));
-            }
-            State::Moving => self.set_state(key, State::Incoming(message)),
-            state => unreachable!("a message began in {state:?}"),
+        rpc.message = Some(message);
+        if rpc.state == State::Sending {
+            rpc.state = State::Receiving;
+            // The first byte of a response shows that the server has the whole request.
+            let notify = std::mem::take(&mut rpc.out.notify);
+            self.outgoing.unfile(key);
+            self.tell_released(notify, Ok(()));
         }
     }
 
@@ -77,7 +76,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         key: RpcKey,
-        data: &Data,
+        data: Data,
         payload: &[u8],
         run: RunKey,
     ) -> Verdict {
@@ -85,19 +84,7 @@ impl Endpoint {
             self.region.write(offset as usize, payload);
         }
         let empty_reply = data.empty_reply && payload.len() == 1;
-        self.complete(now, key, Whole { run, empty_reply })
-    }
-
-    fn set_state(&mut self, key: RpcKey, state: State) {
-        if let Some(rpc) = self.rpcs.get_mut(key) {
-            rpc.state = state;
-        }
-    }
-
-    /// The first byte of a response shows that the server has the whole request.
-    fn request_arrived(&mut self, key: RpcKey, out: &mut MsgOut) {
-        self.outgoing.unfile(key);
-        self.tell_released(std::mem::replace(&mut out.notify, Notify::Never), Ok(()));
+        self.complete(now, key, run, empty_reply)
     }
 
     /// Sets up the first packet's message: its pages, and what may come without a grant.
@@ -107,12 +94,12 @@ impl Endpoint {
         now: Instant,
         of: (RpcKey, Key<Peer>),
         share: Share,
-        data: &Data,
+        data: Data,
         payload_len: usize,
-    ) -> MsgIn {
+    ) -> Box<MsgIn> {
         let (key, len) = (of.0, data.message_length);
         let place = self.first_place(now, len, payload_len, share);
-        let mut message = MsgIn::new(len, data.incoming, now, place, share);
+        let mut message = Box::new(MsgIn::new(len, data.incoming, now, place, share));
         message.empty_reply = data.empty_reply && len == 1;
         if payload_len < len as usize {
             self.file_timer(now, key, self.params.resend_ticks);
@@ -144,29 +131,23 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    pub(super) fn store(
-        &mut self,
-        now: Instant,
-        key: RpcKey,
-        data: &Data,
-        payload: &[u8],
-    ) -> Verdict {
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+    fn store(&mut self, now: Instant, key: RpcKey, data: Data, payload: &[u8]) -> Verdict {
+        let rpc = self.rpcs.get_mut(key);
+        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
         if data.message_length != message.len {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
-        let run = match message.place {
-            Place::Run(run) => run,
-            Place::First(run) => return self.store_beside(now, key, run, data, payload),
+        match message.place {
+            Place::Run(run) => self.store_in(now, key, run, data, payload),
+            Place::First(run) => self.store_beside(now, key, run, data, payload),
             Place::Waiting => {
                 self.stats.page_wait_bytes += payload.len() as u64;
-                return Verdict::Dropped;
+                Verdict::Dropped
             }
-        };
-        self.store_in(now, key, run, data, payload)
+        }
     }
 
     /// Stores the bytes of a packet in its message's run.
@@ -176,20 +157,21 @@ impl Endpoint {
         now: Instant,
         key: RpcKey,
         run: RunKey,
-        data: &Data,
+        data: Data,
         payload: &[u8],
     ) -> Verdict {
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
+        let rpc = self.rpcs.get_mut(key);
+        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
         let range = data.offset..data.offset + payload.len() as u32;
-        let (start, was_next) = (range.start, range.start == message.end());
+        let was_next = range.start == message.end();
         let Some((base, _)) = self.pool.place(run) else {
             return Verdict::Dropped;
         };
         let (before, region) = (message.received, &self.region);
         let inserted = message.insert(now, range, |part| {
-            let from = (part.start - start) as usize;
+            let from = (part.start - data.offset) as usize;
             let bytes = &payload[from..from + part.len()];
             region.write((base + part.start) as usize, bytes);
         });
@@ -205,35 +187,33 @@ impl Endpoint {
         if let Some(grantee) = message.grantee {
             self.grants.on_data(grantee, message.received);
         }
+        let is_whole = message.is_whole();
+        let (grantee, empty_reply) = (message.grantee, message.empty_reply);
         if !was_next {
             self.on_gap(now, key, filled_since, data.retransmit);
         }
-        let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) else {
-            return Verdict::Dropped;
-        };
-        if message.is_whole() {
-            let whole = Whole {
-                run,
-                empty_reply: message.empty_reply,
-            };
-            if let Some(grantee) = message.grantee {
+        if is_whole {
+            if let Some(grantee) = grantee {
                 self.grants.on_gone(grantee);
             }
-            return self.complete(now, key, whole);
+            return self.complete(now, key, run, empty_reply);
         }
         Verdict::Taken
     }
 
     /// A message is whole: the user is told.
     #[inline(always)]
-    fn complete(&mut self, now: Instant, key: RpcKey, whole: Whole) -> Verdict {
+    fn complete(&mut self, now: Instant, key: RpcKey, run: RunKey, empty_reply: bool) -> Verdict {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
         if rpc.id.is_client() {
-            return self.end_with_response(now, key, whole);
+            return self.end_with_response(now, key, run, empty_reply);
         }
-        rpc.state = State::Requested(whole);
+        rpc.state = State::Requested;
+        rpc.run = run;
+        rpc.empty_reply = empty_reply;
+        rpc.message = None;
         self.stats.requests_in += 1;
         Verdict::Ready(Event::Request {
             socket: rpc.socket,
@@ -244,40 +224,47 @@ impl Endpoint {
     /// The response is whole: nothing of the RPC is needed any more, and a later packet will tell
     /// the server so. Rule PE-07.
     #[inline(always)]
-    fn end_with_response(&mut self, now: Instant, key: RpcKey, whole: Whole) -> Verdict {
-        let Some((offset, len)) = self.pool.place(whole.run) else {
+    fn end_with_response(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        run: RunKey,
+        empty_reply: bool,
+    ) -> Verdict {
+        let Some((offset, len)) = self.pool.place(run) else {
             return Verdict::Dropped;
         };
-        let Some(rpc) = self.rpcs.remove(key) else {
+        let Some(rpc) = self.rpcs.leave(key) else {
             return Verdict::Dropped;
         };
         let peer = self.peers.get_mut(rpc.peer);
         peer.on_rpc_over(now);
         let message = Message {
-            run: whole.run,
+            run,
             offset,
             len,
             rpc: key,
             id: rpc.id,
             peer: Addr::new(peer.ip, rpc.peer_port),
-            empty_reply: whole.empty_reply,
+            empty_reply,
         };
+        let (socket, tag) = (rpc.socket, rpc.tag);
+        rpc.message = None;
+        if !rpc.out.is_one_packet() {
+            self.outgoing.unfile(key);
+        }
+        let (payload, notify) = rpc.out.end();
         let ack = Ack {
             client_id: rpc.id,
             server_port: rpc.peer_port,
         };
         if peer.save_ack(ack).is_err() {
-            self.send_acks(rpc.peer, rpc.common());
+            let (peer, common) = (rpc.peer, rpc.common());
+            self.send_acks(peer, common);
         }
-        let (socket, tag) = (rpc.socket, rpc.tag);
-        if let State::Sending(out) | State::Receiving(out, _) = rpc.state {
-            if !out.is_one_packet() {
-                self.outgoing.unfile(key);
-            }
-            // The response shows that the server had the whole request.
-            self.tell_released(out.notify, Ok(()));
-            self.drop_payload(now, out.payload);
-        }
+        // The response shows that the server had the whole request.
+        self.tell_released(notify, Ok(()));
+        self.drop_payload(now, payload);
         self.stats.responses += 1;
         Verdict::Ready(Event::Response {
             socket,
@@ -325,7 +312,7 @@ impl Endpoint {
             rpc.heard_tick = tick;
             rpc.asked_tick = tick;
             let of = (key, rpc.peer);
-            let Some(message) = rpc.msg_in_mut() else {
+            let Some(message) = &mut rpc.message else {
                 debug_assert!(false, "an RPC without a message still waited");
                 self.pool.release(run);
                 continue;

@@ -1,7 +1,6 @@
 //! Holes in messages: asked for while later packets still come. Decision 17.
 
 use crate::homa::event::RpcKey;
-use crate::homa::rpc::Rpc;
 use crate::time::Instant;
 use crate::wire::homa::Resend;
 
@@ -31,7 +30,7 @@ impl Endpoint {
             None => {}
         }
         let patience = reorder.patience();
-        let Some(message) = rpc.msg_in_mut() else {
+        let Some(message) = rpc.message.as_mut() else {
             return;
         };
         if message.repair_filed || message.holes().is_empty() {
@@ -48,7 +47,8 @@ impl Endpoint {
         };
         let peer = rpc.peer;
         if let Some(since) = rpc
-            .msg_in_mut()
+            .message
+            .as_mut()
             .and_then(|message| message.repaired_since.take())
         {
             self.peers.get_mut(peer).reorder.on_late(now.since(since));
@@ -63,7 +63,8 @@ impl Endpoint {
             };
             if let Some(at) = self.ask_for_holes(now, key) {
                 let is_filed = self.repairs.file(at, key);
-                if let Some(message) = self.rpcs.get_mut(key).and_then(Rpc::msg_in_mut) {
+                let rpc = self.rpcs.get_mut(key);
+                if let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) {
                     message.repair_filed = is_filed;
                 }
             }
@@ -84,7 +85,7 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer_key);
         let patience = peer.reorder.patience();
         let mut has_asked = false;
-        let message = rpc.msg_in_mut()?;
+        let message = rpc.message.as_mut()?;
         message.repair_filed = false;
         if is_waiting {
             return None; // Nothing is kept of it, so it has no holes.

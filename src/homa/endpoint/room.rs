@@ -37,9 +37,9 @@ impl Endpoint {
         /// RPCs looked at, at most.
         const LOOKS_MAX: usize = 64;
         self.trim_unacked();
-        let fits = |key: &RpcKey| match self.rpcs.get(*key) {
-            Some(rpc) => matches!(&rpc.state, State::Replying(out) if is_fit(rpc, out)),
-            None => false,
+        let fits = |key: &RpcKey| {
+            let rpc = self.rpcs.get(*key);
+            rpc.is_some_and(|rpc| rpc.state == State::Replying && is_fit(rpc, &rpc.out))
         };
         let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
         let Some(key) = found.and_then(|place| self.unacked.remove(place)) else {

@@ -95,7 +95,7 @@ impl Rig {
         let mut room = [0; 1600];
         let mut outs = Vec::new();
         while let Some(sent) = self.homa.poll_transmit(self.now, &mut room) {
-            let packet = &room[..usize::from(sent.len)];
+            let packet = &room[..usize::from(sent.len.get())];
             let (common, packet) = wire::parse(packet).unwrap();
             outs.push(Out::new(common, &packet));
         }

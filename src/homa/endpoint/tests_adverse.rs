@@ -110,7 +110,7 @@ impl Hand {
         let mut room = [0; 1500];
         let mut names = Vec::new();
         while let Some(sent) = self.homa.poll_transmit(self.now, &mut room) {
-            let (_, packet) = wire::parse(&room[..usize::from(sent.len)]).unwrap();
+            let (_, packet) = wire::parse(&room[..usize::from(sent.len.get())]).unwrap();
             names.push(packet.name());
         }
         self.homa.check();

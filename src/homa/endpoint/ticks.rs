@@ -85,18 +85,20 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return Look::Done;
         };
-        let (asks, ours) = match &rpc.state {
-            State::Sending(out) => (true, out.is_sendable()),
-            State::Receiving(..) if rpc.is_waiting() => return self.look_at_waiting(now, key),
-            State::Incoming(message) if rpc.is_waiting() || message.has_all_granted() => {
+        // Rule TM-02: nothing is owed to us.
+        let message = rpc.message.as_ref();
+        let has_all = message.is_some_and(|message| message.has_all_granted());
+        let (asks, ours) = match rpc.state {
+            State::Sending => (true, rpc.out.is_sendable()),
+            State::Receiving if rpc.is_waiting() => return self.look_at_waiting(now, key),
+            State::Receiving => (true, has_all),
+            State::Incoming if rpc.is_waiting() || has_all => {
                 return self.look_at_held(now, key);
             }
-            // Rule TM-02: nothing is owed to us.
-            State::Receiving(_, message) => (true, message.has_all_granted()),
-            State::Incoming(_) => (true, false),
-            State::Replying(out) if out.is_sent() => return self.look_at_sent(now, key),
-            State::Replying(out) => (false, out.is_sendable()),
-            State::Requested(_) | State::InService | State::Moving => return Look::Done,
+            State::Incoming => (true, false),
+            State::Replying if rpc.out.is_sent() => return self.look_at_sent(now, key),
+            State::Replying => (false, rpc.out.is_sendable()),
+            State::Requested | State::InService => return Look::Done,
         };
         if ours {
             return self.restart_silence(key);

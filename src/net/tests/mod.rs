@@ -68,11 +68,7 @@ fn seal(stack: &mut Stack, link: LinkId, packet: &[u8], priority: u8) -> Option<
     let mut slot = [0xee; 2000];
     slot[NET_ROOM..NET_ROOM + packet.len()].copy_from_slice(packet);
     let len = packet.len() as u16;
-    let sent = Sent {
-        len,
-        link,
-        priority,
-    };
+    let sent = Sent::new(len, link, priority).unwrap();
     let (frame, meta): (Range<usize>, TxMeta) = stack.seal(&mut slot, &sent)?;
     assert_eq!(
         (meta.l2_len, meta.l3_len, meta.priority),

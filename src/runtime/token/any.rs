@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 
-use super::{NONE, QToken, State, Tokens};
+use super::{NONE, QToken, Tokens};
 
 /// Arrays up to this length are read anew rather than remembered; of longer ones so many tokens
 /// are checked per empty turn.
@@ -40,7 +40,7 @@ pub struct Search {
     has_reread: bool,
 }
 
-impl<P, R> Tokens<P, R> {
+impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     /// Of the tokens passed, the one whose result is oldest: its place and the result.
     pub fn take_any(&mut self, qts: &[QToken], search: &mut Search) -> Option<(usize, R)> {
         if !search.has_begun {
@@ -91,12 +91,9 @@ impl<P, R> Tokens<P, R> {
     /// The slot of the result after that of `qt`, or of the oldest if `qt` was consumed meanwhile.
     fn newer_than(&self, slot: u32, qt: QToken) -> u32 {
         let key = self.slots.key_at(slot).filter(|&key| self.token(key) == qt);
-        match key
-            .and_then(|key| self.slots.get(key))
-            .map(|token| &token.state)
-        {
-            Some(State::Done { newer, .. }) => *newer,
-            Some(State::Pending(_)) | None => self.oldest,
+        match key.and_then(|key| self.slots.get(key)) {
+            Some(token) if token.is_done => token.newer,
+            Some(_) | None => self.oldest,
         }
     }
 

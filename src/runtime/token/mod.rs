@@ -10,8 +10,9 @@ mod tests;
 
 use std::fmt;
 
+use crate::arena::Arena;
 use crate::error::Error;
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 
 use super::handle::Handles;
 
@@ -24,7 +25,7 @@ pub struct QToken(pub u64);
 
 /// The operations under way, each with a `P`, and the results not yet consumed, each an `R`.
 pub struct Tokens<P, R> {
-    slots: Slots<Token<P, R>>,
+    slots: Arena<Token<P, R>>,
     handles: Handles,
     /// The ends of the list of results.
     oldest: u32,
@@ -32,38 +33,34 @@ pub struct Tokens<P, R> {
     array: any::Array,
 }
 
+#[derive(Default)]
 struct Token<P, R> {
-    state: State<P, R>,
+    is_done: bool,
+    pending: P,
+    /// Once it is done, like the next two.
+    result: R,
+    /// Slots of the neighbours in the list of results, or [`NONE`].
+    older: u32,
+    newer: u32,
     /// Where in the array given to the last `wait_any` it was seen, or [`NONE`].
     position: u32,
     /// The array in which it was looked for in vain.
     stray_in: u32,
 }
 
-enum State<P, R> {
-    Pending(P),
-    Done {
-        result: R,
-        /// Slots of the neighbours in the list of results, or [`NONE`].
-        older: u32,
-        newer: u32,
-    },
-}
-
 const NONE: u32 = u32::MAX;
 
 impl<P, R> Token<P, R> {
     #[inline]
-    const fn new(pending: P) -> Self {
-        Self {
-            state: State::Pending(pending),
-            position: NONE,
-            stray_in: NONE,
-        }
+    fn begin(&mut self, pending: P) {
+        self.is_done = false;
+        self.pending = pending;
+        self.position = NONE;
+        self.stray_in = NONE;
     }
 }
 
-impl<P, R> Tokens<P, R> {
+impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     /// At most `tokens_max` tokens at once. `chance` tells runtimes' tokens apart.
     ///
     /// # Panics
@@ -74,7 +71,7 @@ impl<P, R> Tokens<P, R> {
             "{tokens_max} tokens do not fit a token's number"
         );
         Self {
-            slots: Slots::new(tokens_max),
+            slots: Arena::new(tokens_max),
             handles: Handles::new(chance),
             oldest: NONE,
             newest: NONE,
@@ -85,8 +82,9 @@ impl<P, R> Tokens<P, R> {
     /// A token for an operation that begins; `Exhausted` if there are too many.
     #[inline]
     pub fn start(&mut self, pending: P) -> Result<QToken, Error> {
-        let key = self.slots.insert(Token::new(pending));
-        Ok(self.token(key.ok_or(Error::Exhausted)?))
+        let (key, token) = self.slots.enter().ok_or(Error::Exhausted)?;
+        token.begin(pending);
+        Ok(self.token(key))
     }
 
     /// As [`Self::start`], for an operation that wants to know its token before it is sure to
@@ -96,13 +94,18 @@ impl<P, R> Tokens<P, R> {
         &mut self,
         begin: impl FnOnce(QToken) -> Result<(P, U), Error>,
     ) -> Result<(QToken, U), Error> {
-        let handles = self.handles;
-        let made = self.slots.try_insert_with(|key| {
-            let (pending, beside) = begin(QToken(handles.number(key).get()))?;
-            Ok::<_, Error>((Token::new(pending), beside))
-        });
-        let (key, beside) = made.ok_or(Error::Exhausted)??;
-        Ok((self.token(key), beside))
+        let (key, token) = self.slots.enter().ok_or(Error::Exhausted)?;
+        let qt = QToken(self.handles.number(key).get());
+        match begin(qt) {
+            Ok((pending, beside)) => {
+                token.begin(pending);
+                Ok((qt, beside))
+            }
+            Err(error) => {
+                self.slots.leave(key);
+                Err(error)
+            }
+        }
     }
 
     /// Whether [`Self::start`] would fail.
@@ -112,20 +115,14 @@ impl<P, R> Tokens<P, R> {
 
     /// What is pending under a token; `None` if it has its result, or is none of ours.
     pub fn pending(&self, qt: QToken) -> Option<&P> {
-        match &self.slots.get(self.key(qt)?)?.state {
-            State::Pending(pending) => Some(pending),
-            State::Done { .. } => None,
-        }
+        let token = self.slots.get(self.key(qt)?)?;
+        (!token.is_done).then_some(&token.pending)
     }
 
     /// Every operation under way, in the order of their slots.
     pub fn iter_pending(&self) -> impl Iterator<Item = (QToken, &P)> {
-        self.slots
-            .iter()
-            .filter_map(|(key, token)| match &token.state {
-                State::Pending(pending) => Some((self.token(key), pending)),
-                State::Done { .. } => None,
-            })
+        let tokens = self.slots.iter().filter(|(_, token)| !token.is_done);
+        tokens.map(|(key, token)| (self.token(key), &token.pending))
     }
 
     /// Ends an operation with the result that `end` makes of what was pending. False, and `end`
@@ -133,25 +130,19 @@ impl<P, R> Tokens<P, R> {
     #[inline]
     pub fn complete(&mut self, qt: QToken, end: impl FnOnce(&P) -> R) -> bool {
         let older = self.newest;
-        let Some(key) = self.key(qt) else {
+        let token = self.key(qt).and_then(|key| self.slots.get_mut(key));
+        let Some(token) = token.filter(|token| !token.is_done) else {
             return false;
         };
-        let token = self.slots.get_mut(key);
-        let Some(state) = token.map(|token| &mut token.state) else {
-            return false;
-        };
-        let State::Pending(pending) = state else {
-            return false;
-        };
-        *state = State::Done {
-            result: end(pending),
-            older,
-            newer: NONE,
-        };
-        self.newest = key.index();
-        match self.neighbours(older) {
-            Some((_, newer)) => *newer = key.index(),
-            None => self.oldest = key.index(),
+        token.is_done = true;
+        token.result = end(&token.pending);
+        token.older = older;
+        token.newer = NONE;
+        let slot = Handles::slot(qt.0);
+        self.newest = slot;
+        match self.slots.at_mut(older) {
+            Some((_, older)) => older.newer = slot,
+            None => self.oldest = slot,
         }
         true
     }
@@ -161,7 +152,7 @@ impl<P, R> Tokens<P, R> {
         if self.pending(qt).is_some()
             && let Some(key) = self.key(qt)
         {
-            self.slots.remove(key);
+            self.slots.leave(key);
         }
     }
 
@@ -169,10 +160,10 @@ impl<P, R> Tokens<P, R> {
     #[inline]
     pub fn take(&mut self, qt: QToken) -> Result<Option<R>, Error> {
         let key = self.key(qt).ok_or(Error::Invalid)?;
-        match self.slots.get(key).ok_or(Error::Invalid)?.state {
-            State::Pending(_) => Ok(None),
-            State::Done { .. } => Ok(self.take_done(key)),
+        if !self.slots.get(key).ok_or(Error::Invalid)?.is_done {
+            return Ok(None);
         }
+        Ok(self.take_done(key))
     }
 
     /// The oldest result of all.
@@ -201,37 +192,17 @@ impl<P, R> Tokens<P, R> {
     /// Takes a token with its result out of the list and the table.
     #[inline]
     fn take_done(&mut self, key: Key<Token<P, R>>) -> Option<R> {
-        let token = self.slots.remove(key)?;
-        let State::Done {
-            result,
-            older,
-            newer,
-        } = token.state
-        else {
-            unreachable!("only tokens seen to be done are taken");
-        };
-        match self.neighbours(older) {
-            Some((_, of_older)) => *of_older = newer,
+        let token = self.slots.leave(key)?;
+        let (result, older, newer) = (token.result, token.older, token.newer);
+        match self.slots.at_mut(older) {
+            Some((_, older)) => older.newer = newer,
             None => self.oldest = newer,
         }
-        match self.neighbours(newer) {
-            Some((of_newer, _)) => *of_newer = older,
+        match self.slots.at_mut(newer) {
+            Some((_, newer)) => newer.older = older,
             None => self.newest = older,
         }
         Some(result)
-    }
-
-    /// The links (older, newer) of the result in slot `index`.
-    #[inline]
-    fn neighbours(&mut self, index: u32) -> Option<(&mut u32, &mut u32)> {
-        if index == NONE {
-            return None;
-        }
-        let key = self.slots.key_at(index)?;
-        match &mut self.slots.get_mut(key)?.state {
-            State::Done { older, newer, .. } => Some((older, newer)),
-            State::Pending(_) => None,
-        }
     }
 
     #[inline]
@@ -253,6 +224,11 @@ impl fmt::Debug for QToken {
 
 impl<P, R> fmt::Debug for Tokens<P, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokens({} of {})", self.len(), self.slots.capacity())
+        write!(
+            f,
+            "Tokens({} of {})",
+            self.slots.len(),
+            self.slots.capacity()
+        )
     }
 }

@@ -44,7 +44,7 @@ pub const MAX_MESSAGE_LEN: u32 = 1_000_000;
 pub const ACKS_MAX: usize = 5;
 
 /// An RPC's number, as one of its two sides knows it: even at the client, one more at the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RpcId(pub u64);
 
 /// What every packet tells.

@@ -246,7 +246,8 @@ fn a_sender_of_one_unscheduled_packet_gets_pages_with_its_second() {
     rig.hear(PEER, 8, &Packet::Data(short(0), &[0; 1000]));
     assert_eq!(rig.sent(), [Out::Resend(9, 1000, Some(1000))]);
     rig.hear(PEER, 8, &Packet::Data(short(1000), &[0; 1000]));
-    assert_eq!(rig.sent(), [Out::Other(9, "GRANT")]);
+    let granted = rig.sent();
+    assert!(!granted.is_empty() && granted.iter().all(|out| out.is("GRANT")));
 }
 
 /// A peer may have 16 pages, which one request of 1 MB takes: what it sends besides waits, even a

@@ -146,7 +146,7 @@ fn answers_to_strangers_do_not_keep_our_own_data_from_going_out() {
         }
         for _ in 0..16 {
             let sent = rig.homa.poll_transmit(rig.now, &mut room);
-            let (_, packet) = wire::parse(&room[..usize::from(sent.unwrap().len)]).unwrap();
+            let (_, packet) = wire::parse(&room[..usize::from(sent.unwrap().len.get())]).unwrap();
             data_sent += usize::from(matches!(packet, Packet::Data(..)));
         }
     }
