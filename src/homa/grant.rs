@@ -149,7 +149,7 @@ impl Fifo {
 
     /// Rule GR-30.
     fn new(params: &Params) -> Option<Self> {
-        let fraction = params.grant_fifo_fraction.min(Self::FRACTION_MAX);
+        let fraction = params.grant_fifo_thousandths.min(Self::FRACTION_MAX);
         let chunk = params.fifo_grant_bytes;
         let link_mbps = match params.link_mbps {
             0 => Self::DEFAULT_LINK_MBPS,

@@ -10,12 +10,15 @@
 //! | `pool`, `share`, `waiting` | where they go, and who waits for room |
 //! | `grant` | which messages may send more |
 //! | `msg_out`, `outgoing`, `control` | what goes out next |
+//! | `pacer` | when, by how much the NIC has still to send |
+//! | `cutoffs` | which lengths use which priority |
 //! | `timer`, `askers` | which RPCs to look at in a tick, and which of them may ask |
 //! | `repair` | when to ask for a hole |
 //! | `finished` | which RPCs must not run again |
 
 mod askers;
 mod control;
+mod cutoffs;
 mod endpoint;
 mod event;
 mod finished;
@@ -24,6 +27,7 @@ mod grant;
 mod msg_in;
 mod msg_out;
 mod outgoing;
+mod pacer;
 mod params;
 mod peer;
 mod pool;

@@ -19,12 +19,14 @@ use crate::counters;
 use crate::error::Error;
 use crate::homa::askers::Askers;
 use crate::homa::control::{Body, Control, ControlQueue};
+use crate::homa::cutoffs::Traffic;
 use crate::homa::event::{Event, Notify, Payload, RpcKey};
 use crate::homa::finished::{Finished, Name};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::{Cut, MsgOut};
 use crate::homa::outgoing::Outgoing;
+use crate::homa::pacer::Pacer;
 use crate::homa::params::Params;
 use crate::homa::peer::{Link, Peer, Peers};
 use crate::homa::pool::Pool;
@@ -63,6 +65,9 @@ pub struct Endpoint {
     peers: Peers,
     sockets: Sockets,
     outgoing: Outgoing,
+    pacer: Pacer,
+    /// If the cutoffs follow it.
+    traffic: Option<Box<Traffic>>,
     grants: Grants,
     control: ControlQueue,
     /// The last packet came from `control`.
@@ -202,7 +207,12 @@ impl Endpoint {
             unacked: VecDeque::new(),
             peers: Peers::new(params.peers_max, peer_idle, keyed),
             sockets: Sockets::new(params.sockets_max, &mut rng),
-            outgoing: Outgoing::default(),
+            outgoing: Outgoing::new(params.pacer_fifo_thousandths),
+            pacer: Pacer::new(params.link_mbps, params.nic_backlog_max),
+            traffic: params.cutoffs_follow_traffic.then(|| {
+                let (priorities, max_sched) = (params.num_priorities, params.max_sched_priority);
+                Box::new(Traffic::new(params.unsched_bytes, priorities, max_sched))
+            }),
             grants: Grants::new(&params),
             control: ControlQueue::new(params.control_max),
             was_control: false,

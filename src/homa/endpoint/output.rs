@@ -82,7 +82,22 @@ impl Endpoint {
     pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         let sent = self.poll_packet(now, room)?;
         self.stats.packets_out += 1;
+        if self.pacer.is_on() {
+            self.note_backlog(now, &sent);
+        }
         Some(sent)
+    }
+
+    /// What goes to the NIC takes time there.
+    #[cold]
+    fn note_backlog(&mut self, now: Instant, sent: &Sent) {
+        /// Bytes that a Homa packet takes of an Ethernet link besides its own: IPv4 20, header 14,
+        /// check 4, preamble 8, gap 12.
+        const WIRE_EXTRA: u32 = 58;
+        if sent.link.as_loopback().is_none() {
+            let wire_bytes = u32::from(sent.len.get()) + WIRE_EXTRA;
+            self.pacer.on_transmit(now, wire_bytes);
+        }
     }
 
     #[inline(always)]
@@ -113,7 +128,7 @@ impl Endpoint {
             }
         }
         loop {
-            let sent = match self.outgoing.poll()? {
+            let sent = match self.outgoing.poll(|| self.pacer.is_ready(now))? {
                 Turn::Retransmit(key) => self.emit_retransmit(key, room),
                 Turn::Short(key) | Turn::Long(key) => self.emit_new(now, key, room),
             };
@@ -139,7 +154,7 @@ impl Endpoint {
         let (Some((range, out)), Link::Up(link)) = (packet, peer.link) else {
             return self.cannot_send(key);
         };
-        let (end, unsched) = (range.end, out.unsched());
+        let (end, unsched, bytes) = (range.end, out.unsched(), range.len());
         let priority = match range.start < unsched {
             true => peer.unsched_priority(out.len),
             false => out.sched_priority,
@@ -157,6 +172,7 @@ impl Endpoint {
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
         rpc.heard_tick = tick;
         if !was_one_packet {
+            self.outgoing.on_long(key, bytes as u32);
             match is_sendable {
                 true => self.outgoing.file(key, left, birth),
                 false => self.outgoing.unfile(key),

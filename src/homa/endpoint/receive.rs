@@ -34,6 +34,9 @@ impl Endpoint {
             State::Receiving | State::Incoming if rpc.message.is_some() => {}
             State::Sending | State::Receiving | State::Incoming => {
                 let share = rpc.share();
+                if let Some(traffic) = &mut self.traffic {
+                    traffic.on_message(data.message_length);
+                }
                 if payload.len() == data.message_length as usize
                     && let Some(run) = self.pool.alloc(data.message_length, share)
                 {

@@ -25,10 +25,10 @@ impl Endpoint {
             return Some(self.last_tick_at);
         }
         let tick = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
-        match (tick, self.repairs.next_at()) {
-            (Some(tick), Some(repair)) => Some(tick.min(repair)),
-            (tick, repair) => tick.or(repair),
-        }
+        let is_paced = self.pacer.is_on() && self.outgoing.has_long();
+        let paced = is_paced.then(|| self.pacer.ready_at());
+        let all = [tick, self.repairs.next_at(), paced];
+        all.into_iter().flatten().min()
     }
 
     /// Counts a tick if one has passed, and looks at the RPCs that are due.
@@ -59,8 +59,23 @@ impl Endpoint {
             now
         };
         self.wheel.advance();
+        if self.traffic.is_some() {
+            self.follow_traffic(now);
+        }
         self.serve_askers();
         self.look_at_due(now);
+    }
+
+    /// New cutoffs if the traffic has changed; peers are told as they name the old version.
+    #[cold]
+    fn follow_traffic(&mut self, now: Instant) {
+        let params = &mut self.params;
+        let cutoffs = self.traffic.as_mut();
+        if let Some(cutoffs) = cutoffs.and_then(|one| one.poll(now, &params.unsched_cutoffs)) {
+            params.unsched_cutoffs = cutoffs;
+            // 0 means "none yet".
+            params.cutoff_version = params.cutoff_version.checked_add(1).unwrap_or(1);
+        }
     }
 
     /// Looks at RPCs that are due, as many as one call may.

@@ -10,7 +10,7 @@ fn rpc(index: u32) -> RpcKey {
 fn grants(change: impl FnOnce(&mut Params)) -> Grants {
     let mut params = Params {
         max_incoming_bytes: 10_000,
-        grant_fifo_fraction: 0,
+        grant_fifo_thousandths: 0,
         ..Params::default()
     };
     change(&mut params);
@@ -248,7 +248,7 @@ fn a_newcomer_never_spoils_the_spread_over_peers() {
 fn fifo(change: impl FnOnce(&mut Params)) -> Grants {
     grants(|params| {
         params.link_mbps = 8_000;
-        params.grant_fifo_fraction = 500;
+        params.grant_fifo_thousandths = 500;
         params.fifo_grant_bytes = 20_000;
         params.max_overcommit = 1;
         params.max_incoming_bytes = 1000;
@@ -316,13 +316,13 @@ fn the_next_oldest_gets_the_chunk_if_the_oldest_does_not_respond() {
 #[test]
 fn chunks_can_be_off_and_their_share_is_at_most_half() {
     for change in [
-        |params: &mut Params| params.grant_fifo_fraction = 0,
+        |params: &mut Params| params.grant_fifo_thousandths = 0,
         |params: &mut Params| params.fifo_grant_bytes = 0,
     ] {
         assert!(fifo(change).fifo.is_none());
     }
     let interval = |change: fn(&mut Params)| fifo(change).fifo.unwrap().interval.as_micros();
-    assert_eq!(interval(|params| params.grant_fifo_fraction = 999), 40);
+    assert_eq!(interval(|params| params.grant_fifo_thousandths = 999), 40);
     // The defaults at 25 Gb/s: 50,000 B at 1,250 Mb/s.
     assert_eq!(interval(|params| *params = Params::default()), 320);
     let one_level = fifo(|params| params.num_priorities = 1);

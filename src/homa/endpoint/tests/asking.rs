@@ -202,3 +202,39 @@ fn each_of_many_stuck_rpcs_asks_before_any_asks_twice() {
     ids.dedup();
     assert_eq!(ids.len(), 200);
 }
+
+/// Cutoffs that follow the traffic: a thousand requests of 100 B and of 1,000 B, which have as
+/// many bytes, and the next packet of a peer draws the new ones, with their version.
+#[test]
+fn peers_are_told_of_cutoffs_that_follow_the_traffic() {
+    let follow = |cutoffs_follow_traffic| {
+        let params = Params {
+            cutoffs_follow_traffic,
+            ..Params::default()
+        };
+        let mut rig = Rig::with(params, 16);
+        let mut id = 8;
+        for (len, count) in [(100, 1000), (1000, 100)] {
+            for _ in 0..count {
+                assert!(rig.request(PEER, id, &[0; 1000][..len]));
+                rig.answer(10);
+                rig.hear(PEER, id, &Packet::Ack(wire::Acks::default()));
+                id += 2;
+            }
+        }
+        rig.call(10);
+        rig.pass(101);
+        rig.request(PEER, id, b"x");
+        let told: Vec<_> = rig
+            .sent()
+            .into_iter()
+            .filter(|out| out.is("CUTOFFS"))
+            .collect();
+        let params = rig.homa.params();
+        (told.len(), params.cutoff_version, params.unsched_cutoffs)
+    };
+    let (told, version, cutoffs) = follow(true);
+    assert_eq!((told, version), (1, 2));
+    assert!(cutoffs[7] < 200 && cutoffs[4] == 1_000_000, "{cutoffs:?}");
+    assert_eq!(follow(false), (0, 1, Params::default().unsched_cutoffs));
+}
