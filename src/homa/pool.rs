@@ -86,20 +86,29 @@ impl Pool {
 
     /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough, or
     /// its share is used up.
-    #[inline(always)]
+    #[inline(never)]
     pub fn alloc(&mut self, len: u32, share: Share) -> Option<Key<Run>> {
+        self.alloc_inlined(len, share)
+    }
+
+    /// As [`Self::alloc`], for the place where most messages come through.
+    #[inline(always)]
+    pub fn alloc_inlined(&mut self, len: u32, share: Share) -> Option<Key<Run>> {
         let charge = charge(len);
-        if self.runs.is_full() || !self.shares.admits(share, charge) {
+        if self.runs.is_full() || !self.shares.take(share, charge) {
             return None;
         }
         let offset = match self.reserved {
             None => match self.cut_from_partial(len) {
-                Some(offset) => offset,
-                None => self.take_anew(len, 0..0)?,
+                Some(offset) => Some(offset),
+                None => self.take_anew(len, 0..0),
             },
-            Some(_) => self.take_beside(len, share)?,
+            Some(_) => self.take_beside(len, share),
         };
-        self.shares.take(share, charge);
+        let Some(offset) = offset else {
+            self.shares.give_back(share, charge);
+            return None;
+        };
         let (first, last) = pages_of(offset, len);
         self.add_user(first);
         for page in first + 1..=last {
@@ -158,6 +167,14 @@ impl Pool {
         true
     }
 
+    /// The run counts against nobody's share any more: it is about to be given back.
+    pub fn discharge(&mut self, run: Key<Run>) {
+        if let Some(run) = self.runs.get_mut(run) {
+            self.shares.give_back(run.share, charge(run.len));
+            run.share = Share::Response;
+        }
+    }
+
     /// One holder less; the bytes are free with the last. False if the run is gone.
     #[inline]
     pub fn release(&mut self, key: Key<Run>) -> bool {
@@ -167,13 +184,13 @@ impl Pool {
         run.holders -= 1;
         if run.holders == 0 {
             let (first, last) = pages_of(run.offset, run.len);
-            let (share, charge) = (run.share, charge(run.len));
+            let (share, len) = (run.share, run.len);
             self.runs.leave(key);
-            self.shares.give_back(share, charge);
-            if let Share::Request(peer) = share
-                && !self.waiting.is_empty()
-            {
-                self.waiting.call_back(peer);
+            if let Share::Request(peer) = share {
+                self.shares.give_back(share, charge(len));
+                if !self.waiting.is_empty() {
+                    self.waiting.call_back(peer);
+                }
             }
             self.remove_user(first);
             for page in first + 1..=last {
@@ -371,7 +388,7 @@ impl Pool {
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn add_user(&mut self, page: u32) {
         let users = &mut self.users[page as usize];
         if *users == 0 {
@@ -394,12 +411,11 @@ impl Pool {
 
 /// What a message of `len` bytes counts for against its share.
 fn charge(len: u32) -> u32 {
-    let unit = if len < BPAGE_LEN {
-        PIECE_ALIGN
+    if len < BPAGE_LEN {
+        len.next_multiple_of(PIECE_ALIGN)
     } else {
-        BPAGE_LEN
-    };
-    len.next_multiple_of(unit)
+        len.next_multiple_of(BPAGE_LEN)
+    }
 }
 
 /// The first and the last page of these bytes.

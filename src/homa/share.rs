@@ -36,31 +36,39 @@ impl Shares {
         }
     }
 
-    /// Whether `bytes` more may be held.
-    #[inline]
-    pub fn admits(&self, share: Share, bytes: u32) -> bool {
-        match share {
-            Share::Response => true,
-            Share::Request(peer) => self.admits_request(bytes) && self.admits_peer(peer, bytes),
-        }
-    }
-
     /// Whether requests may hold so much more, whosever they are.
-    #[inline]
     pub fn admits_request(&self, bytes: u32) -> bool {
         self.requests == 0 || self.requests_max - self.requests.min(self.requests_max) >= bytes
     }
 
     /// Whether one peer's requests may hold so much more.
-    #[inline]
     pub fn admits_peer(&self, peer: u32, bytes: u32) -> bool {
         let held = self.peers.get(peer as usize).copied().unwrap_or(0);
         held == 0 || self.peer_max - held.min(self.peer_max) >= bytes
     }
 
+    /// Takes `bytes` more, if they may be held.
     #[inline]
-    pub fn take(&mut self, share: Share, bytes: u32) {
-        if let Share::Request(peer) = share {
+    pub fn take(&mut self, share: Share, bytes: u32) -> bool {
+        let Share::Request(peer) = share else {
+            return true;
+        };
+        if let Some(held) = self.peers.get_mut(peer as usize)
+            && *held + bytes <= self.peer_max
+            && self.requests + bytes <= self.requests_max
+        {
+            *held += bytes;
+            self.requests += bytes;
+            return true;
+        }
+        self.take_first(peer, bytes)
+    }
+
+    /// As [`Self::take`], for a peer that was not seen before or may hold nothing else.
+    #[cold]
+    fn take_first(&mut self, peer: u32, bytes: u32) -> bool {
+        let is_admitted = self.admits_request(bytes) && self.admits_peer(peer, bytes);
+        if is_admitted {
             let peer = peer as usize;
             if peer >= self.peers.len() {
                 self.peers.resize(peer + 1, 0);
@@ -68,6 +76,7 @@ impl Shares {
             self.requests += bytes;
             self.peers[peer] += bytes;
         }
+        is_admitted
     }
 
     #[inline]
@@ -93,27 +102,25 @@ mod tests {
     fn a_peer_has_a_quarter_and_all_requests_three() {
         let mut shares = Shares::new(1000);
         for peer in 0..3 {
-            shares.take(Share::Request(peer), 100);
-            assert!(shares.admits(Share::Request(peer), 150));
-            assert!(!shares.admits(Share::Request(peer), 151));
-            shares.take(Share::Request(peer), 150);
+            assert!(shares.take(Share::Request(peer), 100));
+            assert!(!shares.take(Share::Request(peer), 151));
+            assert!(shares.take(Share::Request(peer), 150));
         }
-        assert!(!shares.admits(Share::Request(3), 1));
-        assert!(shares.admits(Share::Response, 1000));
+        assert!(!shares.take(Share::Request(3), 1));
+        assert!(shares.take(Share::Response, 1000));
         shares.give_back(Share::Request(1), 100);
-        assert!(shares.admits(Share::Request(3), 100) && !shares.admits(Share::Request(3), 101));
-        assert!(!shares.admits(Share::Request(0), 1));
+        assert!(!shares.take(Share::Request(3), 101) && shares.take(Share::Request(3), 100));
+        assert!(!shares.take(Share::Request(0), 1));
+        assert_eq!(shares.requests(), 750);
     }
 
     #[test]
     fn who_holds_nothing_may_have_one_message_of_any_length() {
         let mut shares = Shares::new(1000);
-        assert!(shares.admits(Share::Request(0), 900));
-        shares.take(Share::Request(0), 900);
-        assert!(!shares.admits(Share::Request(0), 1) && !shares.admits(Share::Request(1), 1));
+        assert!(shares.take(Share::Request(0), 900));
+        assert!(!shares.take(Share::Request(0), 1) && !shares.take(Share::Request(1), 1));
         shares.give_back(Share::Request(0), 900);
         assert_eq!(shares.requests(), 0);
-        shares.take(Share::Request(0), 100);
-        assert!(shares.admits(Share::Request(1), 300));
+        assert!(shares.take(Share::Request(0), 100) && shares.take(Share::Request(1), 300));
     }
 }

@@ -26,6 +26,7 @@ pub struct Waiting {
     requests: Line,
     /// By the peer's slot.
     aside: BTreeSet<(u32, Waiter)>,
+    count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -50,24 +51,26 @@ impl Line {
 impl Waiting {
     pub fn insert(&mut self, waiter: Waiter) {
         self.line(waiter.share).insert(waiter);
+        self.count += 1;
     }
 
     pub fn remove(&mut self, waiter: &Waiter) {
-        if !self.line(waiter.share).remove(waiter)
-            && let Share::Request(peer) = waiter.share
-        {
-            self.aside.remove(&(peer, *waiter));
-        }
+        let was_there = match waiter.share {
+            Share::Response => self.responses.remove(waiter),
+            Share::Request(peer) => {
+                self.requests.remove(waiter) || self.aside.remove(&(peer, *waiter))
+            }
+        };
+        self.count -= usize::from(was_there);
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.responses.by_size.is_empty()
-            && self.requests.by_size.is_empty()
-            && self.aside.is_empty()
+        self.count == 0
     }
 
     pub fn len(&self) -> usize {
-        self.responses.by_size.len() + self.requests.by_size.len() + self.aside.len()
+        self.count
     }
 
     /// The smallest request and the smallest response that their shares admit, the smaller first.
@@ -187,7 +190,7 @@ mod tests {
     fn a_peer_with_its_share_stands_aside_until_it_is_called() {
         let mut waiting = Waiting::default();
         let mut shares = Shares::new(1000);
-        shares.take(Share::Request(1), 200);
+        assert!(shares.take(Share::Request(1), 200));
         let greedy = [60, 70].map(|len| waiter(len, 1, len, Share::Request(1)));
         let modest = waiter(100, 2, 9, Share::Request(2));
         for one in greedy {
@@ -214,7 +217,7 @@ mod tests {
     fn responses_do_not_wait_for_the_share_of_requests() {
         let mut waiting = Waiting::default();
         let mut shares = Shares::new(1000);
-        (0..3).for_each(|peer| shares.take(Share::Request(peer), 240));
+        (0..3).for_each(|peer| assert!(shares.take(Share::Request(peer), 240)));
         waiting.insert(waiter(50, 1, 0, Share::Request(7)));
         let response = waiter(900, 2, 1, Share::Response);
         waiting.insert(response);

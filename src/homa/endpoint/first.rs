@@ -15,8 +15,8 @@ use crate::wire::homa::{Data, Resend};
 use super::receive::start_grants;
 use super::{Body, Endpoint, Verdict, waiter};
 
-/// The longest payload that is kept apart: that of an Ethernet frame of 9,000 B. What comes in
-/// longer ones was put together from several packets.
+/// The longest payload that is kept apart: that of a frame of 9,000 B. What comes in longer ones
+/// was put together from several packets.
 const FIRST_MAX: usize = 9_000;
 
 impl Endpoint {
@@ -38,6 +38,7 @@ impl Endpoint {
     }
 
     /// Stores a packet of a message of which at most one was here, with its bytes in `run`.
+    #[inline(never)]
     pub(super) fn store_beside(
         &mut self,
         now: Instant,
@@ -102,20 +103,13 @@ impl Endpoint {
         kept: Range<u32>,
         (data, payload): (Data, &[u8]),
     ) -> Verdict {
-        let mut bytes = [0; FIRST_MAX];
-        let bytes = &mut bytes[..kept.len()];
-        if let Some((base, _)) = self.pool.place(first) {
-            self.region.read(base as usize, bytes);
-        }
-        // First it is given back, so that who holds nothing else counts as holding nothing.
-        self.pool.release(first);
         let rpc = self.rpcs.get_mut(key);
         let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
         let (len, share) = (message.len, message.share);
         message.place = Place::Waiting; // Not yet in line for them.
-        let run = self.alloc_run(now, len, share);
+        let run = self.alloc_with_first(now, first, kept.start, (len, share));
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
@@ -123,20 +117,61 @@ impl Endpoint {
         let Some(message) = rpc.message.as_mut() else {
             return Verdict::Dropped;
         };
-        let place = run.and_then(|run| Some((run, self.pool.place(run)?.0)));
-        let Some((run, base)) = place else {
+        let Some(run) = run else {
             message.forget_bytes();
             let waiter = waiter(key, message);
-            self.stats.page_wait_bytes += (bytes.len() + payload.len()) as u64;
+            self.stats.page_wait_bytes += (kept.len() + payload.len()) as u64;
             self.start_waiting(now, key, waiter);
             return Verdict::Dropped;
         };
-        self.region.write((base + kept.start) as usize, bytes);
         message.place = Place::Run(run);
         start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
         if self.pool.has_waiters() {
             self.serve_waiters(now);
         }
-        self.store_in(now, key, run, data, payload)
+        self.store(now, key, data, payload)
+    }
+
+    /// A run for the whole message, with what came first in its place, whose own run is given
+    /// back in any case.
+    fn alloc_with_first(
+        &mut self,
+        now: Instant,
+        first: RunKey,
+        start: u32,
+        (len, share): (u32, Share),
+    ) -> Option<RunKey> {
+        // Who holds nothing else counts as holding nothing.
+        self.pool.discharge(first);
+        if let Some(run) = self.pool.alloc(len, share) {
+            let (base, _) = self.pool.place(run)?;
+            self.move_first(first, (base + start) as usize);
+            self.pool.release(first);
+            return Some(run);
+        }
+        // Its own page may be the one that lacks.
+        let (base, first_len) = self.pool.place(first)?;
+        let mut bytes = vec![0; first_len as usize];
+        self.region.read(base as usize, &mut bytes);
+        self.pool.release(first);
+        let run = self.alloc_run(now, len, share)?;
+        let (base, _) = self.pool.place(run)?;
+        self.region.write((base + start) as usize, &bytes);
+        Some(run)
+    }
+
+    /// Copies what came first to its place.
+    fn move_first(&mut self, first: RunKey, to: usize) {
+        const CHUNK: usize = 256;
+        let Some((base, len)) = self.pool.place(first) else {
+            return;
+        };
+        let (base, len) = (base as usize, len as usize);
+        let mut bytes = [0; CHUNK];
+        for done in (0..len).step_by(CHUNK) {
+            let chunk = &mut bytes[..CHUNK.min(len - done)];
+            self.region.read(base + done, chunk);
+            self.region.write(to + done, chunk);
+        }
     }
 }

@@ -82,21 +82,17 @@ impl Endpoint {
     pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         let sent = self.poll_packet(now, room)?;
         self.stats.packets_out += 1;
-        if self.pacer.is_on() {
-            self.note_backlog(now, &sent);
-        }
         Some(sent)
     }
 
-    /// What goes to the NIC takes time there.
+    /// A DATA packet that goes to the NIC takes time there.
     #[cold]
-    fn note_backlog(&mut self, now: Instant, sent: &Sent) {
+    fn note_backlog(&mut self, now: Instant, len: u16, link: LinkId) {
         /// Bytes that a Homa packet takes of an Ethernet link besides its own: IPv4 20, header 14,
         /// check 4, preamble 8, gap 12.
         const WIRE_EXTRA: u32 = 58;
-        if sent.link.as_loopback().is_none() {
-            let wire_bytes = u32::from(sent.len.get()) + WIRE_EXTRA;
-            self.pacer.on_transmit(now, wire_bytes);
+        if link.as_loopback().is_none() {
+            self.pacer.on_transmit(now, u32::from(len) + WIRE_EXTRA);
         }
     }
 
@@ -129,7 +125,7 @@ impl Endpoint {
         }
         loop {
             let sent = match self.outgoing.poll(|| self.pacer.is_ready(now))? {
-                Turn::Retransmit(key) => self.emit_retransmit(key, room),
+                Turn::Retransmit(key) => self.emit_retransmit(now, key, room),
                 Turn::Short(key) | Turn::Long(key) => self.emit_new(now, key, room),
             };
             if sent.is_some() {
@@ -154,12 +150,12 @@ impl Endpoint {
         let (Some((range, out)), Link::Up(link)) = (packet, peer.link) else {
             return self.cannot_send(key);
         };
-        let (end, unsched, bytes) = (range.end, out.unsched(), range.len());
+        let (start, end, unsched) = (range.start, range.end, out.unsched());
         let priority = match range.start < unsched {
             true => peer.unsched_priority(out.len),
             false => out.sched_priority,
         };
-        let was_one_packet = range.start == 0 && end == out.len;
+        let was_one_packet = start == 0 && end == out.len;
         let piece = Piece {
             range,
             incoming: unsched,
@@ -172,7 +168,7 @@ impl Endpoint {
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
         rpc.heard_tick = tick;
         if !was_one_packet {
-            self.outgoing.on_long(key, bytes as u32);
+            self.outgoing.on_long(key, end - start);
             match is_sendable {
                 true => self.outgoing.file(key, left, birth),
                 false => self.outgoing.unfile(key),
@@ -180,6 +176,9 @@ impl Endpoint {
         }
         if left == 0 {
             self.on_sent(now, key, is_client);
+        }
+        if self.pacer.is_on() {
+            self.note_backlog(now, len, link);
         }
         self.stats.data_out += 1;
         Sent::new(len, link, priority)
@@ -221,7 +220,7 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn emit_retransmit(&mut self, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+    fn emit_retransmit(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let rpc = self.rpcs.get_mut(key)?;
         let (common, peer) = (rpc.common(), self.peers.get(rpc.peer));
         let out = rpc.msg_out_mut()?;
@@ -244,6 +243,9 @@ impl Endpoint {
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
         self.stats.retransmits_out += 1;
+        if self.pacer.is_on() {
+            self.note_backlog(now, len, link);
+        }
         Sent::new(len, link, priority)
     }
 

@@ -38,7 +38,7 @@ impl Endpoint {
                     traffic.on_message(data.message_length);
                 }
                 if payload.len() == data.message_length as usize
-                    && let Some(run) = self.pool.alloc(data.message_length, share)
+                    && let Some(run) = self.pool.alloc_inlined(data.message_length, share)
                 {
                     return self.receive_whole(now, key, data, payload, run);
                 }
@@ -134,7 +134,13 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn store(&mut self, now: Instant, key: RpcKey, data: Data, payload: &[u8]) -> Verdict {
+    pub(super) fn store(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: Data,
+        payload: &[u8],
+    ) -> Verdict {
         let rpc = self.rpcs.get_mut(key);
         let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
@@ -143,29 +149,13 @@ impl Endpoint {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
-        match message.place {
-            Place::Run(run) => self.store_in(now, key, run, data, payload),
-            Place::First(run) => self.store_beside(now, key, run, data, payload),
+        let run = match message.place {
+            Place::Run(run) => run,
+            Place::First(run) => return self.store_beside(now, key, run, data, payload),
             Place::Waiting => {
                 self.stats.page_wait_bytes += payload.len() as u64;
-                Verdict::Dropped
+                return Verdict::Dropped;
             }
-        }
-    }
-
-    /// Stores the bytes of a packet in its message's run.
-    #[inline]
-    pub(super) fn store_in(
-        &mut self,
-        now: Instant,
-        key: RpcKey,
-        run: RunKey,
-        data: Data,
-        payload: &[u8],
-    ) -> Verdict {
-        let rpc = self.rpcs.get_mut(key);
-        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
-            return Verdict::Dropped;
         };
         let range = data.offset..data.offset + payload.len() as u32;
         let was_next = range.start == message.end();
