@@ -79,6 +79,8 @@ pub struct Endpoint {
     last_tick_at: Instant,
     /// RPCs due at this tick are left for the next call.
     due_left: bool,
+    /// Messages that may have their pages now are left for the next call.
+    waiters_left: bool,
     events: VecDeque<Event>,
     /// Peers whose link the network layer should find.
     unresolved: VecDeque<Ip>,
@@ -222,6 +224,7 @@ impl Endpoint {
             repairs: Repairs::new(params.rpcs_max),
             last_tick_at: now,
             due_left: false,
+            waiters_left: false,
             events: VecDeque::new(),
             unresolved: VecDeque::new(),
             next_generation: rng.next_u64(),

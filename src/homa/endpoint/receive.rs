@@ -14,6 +14,9 @@ use crate::wire::homa::{Ack, Common, Data, Resend};
 
 use super::{Body, Control, Endpoint, Verdict, waiter};
 
+/// Messages that get the pages they waited for in one call, at most.
+const WAITERS_PER_CALL: usize = 16;
+
 impl Endpoint {
     /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
     #[inline(always)]
@@ -294,8 +297,19 @@ impl Endpoint {
     }
 
     /// Gives runs to messages that waited for them, as far as they go. Rules PL-16, PL-18.
+    ///
+    /// Whoever gives many pages back at once pays for few of those that waited: the others are
+    /// served by the next turns, so that no short message has to wait for all of it.
     pub(super) fn serve_waiters(&mut self, now: Instant) {
-        while let Some((waiter, run)) = self.pool.poll_waiter(now) {
+        self.waiters_left = false;
+        for served in 0.. {
+            if served == WAITERS_PER_CALL {
+                self.waiters_left = true;
+                return;
+            }
+            let Some((waiter, run)) = self.pool.poll_waiter(now) else {
+                return;
+            };
             let (key, tick) = (waiter.rpc, self.wheel.tick());
             let Some(rpc) = self.rpcs.get_mut(key) else {
                 debug_assert!(false, "an RPC that ended still waited");

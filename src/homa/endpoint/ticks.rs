@@ -21,7 +21,7 @@ enum Look {
 impl Endpoint {
     /// When [`Self::handle_timeout`] should be called next; `None` if nothing waits for time.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.due_left {
+        if self.due_left || self.waiters_left {
             return Some(self.last_tick_at);
         }
         let tick = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
@@ -39,6 +39,9 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Instant) {
         if !self.repairs.is_empty() {
             self.repair(now);
+        }
+        if self.waiters_left {
+            self.serve_waiters(now);
         }
         if self.due_left {
             self.look_at_due(now);

@@ -266,3 +266,81 @@ fn a_peer_that_holds_its_share_waits_and_others_do_not() {
     assert_eq!(rig.homa.stats().page_waits, 2);
     assert_eq!(rig.homa.free_pages(), 47);
 }
+
+/// One message of 1 MB goes, and 200 small ones that waited for it get their pages, a few in each
+/// call. Nothing has to arrive for the others to be served.
+#[test]
+fn pages_that_come_free_are_given_out_in_small_steps() {
+    let mut rig = Rig::with(Params::default(), 16);
+    let bytes = [0; 1000];
+    for offset in (0..1_000_000).step_by(1000) {
+        rig.hear(PEER, 8, &Packet::Data(data(1_000_000, offset), &bytes));
+    }
+    let held = rig.serve().expect("a whole request");
+    for n in 0..200_u8 {
+        assert!(!rig.request(stranger(n % 100), 8 + 2 * u64::from(n), &bytes));
+    }
+    assert_eq!((rig.homa.stats().page_waits, rig.sent().len()), (200, 0));
+    assert!(rig.homa.release(rig.now, held.run));
+    let mut steps = Vec::new();
+    while steps.iter().sum::<usize>() < 200 {
+        // Whoever waits for pages is asked for its bytes once it has them. Rule PL-18.
+        steps.push(rig.sent().iter().filter(|out| out.is("RESEND")).count());
+        assert!(
+            rig.homa.poll_timeout() <= Some(rig.now),
+            "the others were forgotten: {steps:?}"
+        );
+        rig.homa.handle_timeout(rig.now);
+    }
+    assert!(
+        steps.iter().all(|&step| (1..=16).contains(&step)),
+        "{steps:?}"
+    );
+    assert_eq!(rig.homa.stats().page_waits, 200);
+}
+
+/// There is nothing to fall behind with: what an RPC held of send and receive memory is free when
+/// it ends, whichever way.
+#[test]
+fn what_an_rpc_held_is_free_the_moment_it_ends() {
+    let buffers = crate::mem::Buffers::new(8 << 20);
+    let payload = |len| Payload::Buffer(buffers.alloc(len).unwrap());
+    let mut rig = Rig::with(Params::default(), 64);
+    for abort in [false, true] {
+        let called = rig.homa.send_request(
+            rig.now,
+            rig.socket,
+            PEER,
+            payload(1_000_000),
+            5,
+            Notify::Never,
+        );
+        let (key, id) = called.unwrap();
+        rig.sent();
+        for offset in (0..300_000).step_by(1000) {
+            rig.response(PEER, id.0, 300_000, offset..offset + 1000);
+            if abort && offset == 100_000 {
+                rig.homa.abort(rig.now, key, Error::Canceled);
+            }
+        }
+        assert_eq!(rig.outcome().unwrap().is_ok(), !abort);
+        assert_eq!((buffers.used_bytes(), rig.homa.free_pages()), (0, 64));
+    }
+    for by_ack in [true, false] {
+        let id = 8 + 2 * u64::from(by_ack);
+        assert!(rig.request(PEER, id, b"x"));
+        let request = rig.serve().unwrap();
+        let response = payload(1_000_000);
+        let replied = rig
+            .homa
+            .send_response(rig.now, request.rpc, response, Notify::Never);
+        assert_eq!(replied, Ok(()));
+        assert!(rig.homa.release(rig.now, request.run));
+        rig.sent();
+        match by_ack {
+            true => rig.hear(PEER, id, &Packet::Ack(wire::Acks::default())),
+            false => rig.hear(PEER, id, &Packet::Unknown),
+        };
+        assert_eq!((buffers.used_bytes(), rig.homa.rpc_count()), (0, 0));
+    }
+}
