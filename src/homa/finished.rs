@@ -8,8 +8,8 @@ use crate::time::{Duration, Instant};
 /// Names in one bucket: what a cache line holds.
 const WAYS: usize = 8;
 
-/// Parts of the time a name is kept that are told apart.
-const STEPS: u64 = 1024;
+/// Parts of the time a name is kept that are told apart, at least.
+const STEPS_MIN: u64 = 1024;
 
 /// Bits of an entry that hold its step; the others hold the tag.
 const STEP_BITS: u32 = 16;
@@ -33,17 +33,23 @@ pub struct Finished {
     /// Tag and step in one word, 0 for none; [`WAYS`] words to a bucket.
     entries: Vec<u64>,
     bucket_mask: u64,
-    step_nanos: u64,
+    /// A step is this power of two, in nanoseconds: a division costs as much as a cache miss.
+    step_shift: u32,
+    /// Steps that a name is kept.
+    steps: u64,
 }
 
 impl Finished {
-    /// Room for `capacity` names or a little more; memory is taken as it fills.
+    /// Room for `capacity` names or a little more; memory is taken as it fills. They are kept for
+    /// that time, or up to a thousandth longer.
     pub fn new(capacity: u32, kept_for: Duration) -> Self {
         let buckets = (capacity as usize).div_ceil(WAYS).next_power_of_two();
+        let step_shift = (kept_for.as_nanos() / STEPS_MIN).max(1).ilog2();
         Self {
             entries: vec![0; buckets * WAYS],
             bucket_mask: buckets as u64 - 1,
-            step_nanos: (kept_for.as_nanos() / STEPS).max(1),
+            step_shift,
+            steps: kept_for.as_nanos().div_ceil(1 << step_shift).max(1),
         }
     }
 
@@ -52,8 +58,8 @@ impl Finished {
     pub fn insert(&mut self, now: Instant, name: Name) -> bool {
         let step = self.step(now);
         let start = self.bucket(name);
-        let bucket = &mut self.entries[start..start + WAYS];
-        let is_free = |entry: &u64| *entry == 0 || age(step, *entry) >= STEPS;
+        let (steps, bucket) = (self.steps, &mut self.entries[start..start + WAYS]);
+        let is_free = |entry: &u64| *entry == 0 || age(step, *entry) >= steps;
         if let Some(way) = bucket.iter().position(is_free) {
             bucket[way] = tag(name) | step;
             return false;
@@ -71,7 +77,7 @@ impl Finished {
         let bucket = &self.entries[start..start + WAYS];
         let tag = tag(name);
         bucket.iter().any(|&entry| {
-            entry >> STEP_BITS == tag >> STEP_BITS && age(self.step(now), entry) < STEPS
+            entry >> STEP_BITS == tag >> STEP_BITS && age(self.step(now), entry) < self.steps
         })
     }
 
@@ -80,7 +86,7 @@ impl Finished {
         let step = self.step(now);
         self.entries
             .iter()
-            .filter(|&&entry| entry != 0 && age(step, entry) < STEPS)
+            .filter(|&&entry| entry != 0 && age(step, entry) < self.steps)
             .count()
     }
 
@@ -93,7 +99,7 @@ impl Finished {
     /// so old that it looks young again does no harm, as it names an RPC that did end.
     #[inline]
     fn step(&self, now: Instant) -> u64 {
-        (now.0 / self.step_nanos) & ((1 << STEP_BITS) - 1)
+        (now.0 >> self.step_shift) & ((1 << STEP_BITS) - 1)
     }
 }
 
@@ -113,6 +119,9 @@ mod tests {
     use super::*;
     use crate::keyed::Keyed;
 
+    /// A step more than names are kept.
+    const OVER: Duration = Duration::millis(10_009);
+
     fn memory(capacity: u32) -> Finished {
         Finished::new(capacity, Duration::secs(10))
     }
@@ -128,8 +137,9 @@ mod tests {
     fn an_rpc_is_remembered_for_its_time() {
         let mut finished = memory(64);
         finished.insert(Instant(5), name(77));
-        let end = Instant(5) + Duration::secs(10);
-        assert!(finished.contains(Instant(end.0 - 10_000_000), name(77)));
+        let end = Instant(5) + OVER;
+        let late = Instant(5) + Duration::secs(10);
+        assert!(finished.contains(late, name(77)));
         assert!(!finished.contains(Instant(6), name(78)));
         assert!(!finished.contains(end, name(77)));
         assert_eq!((finished.count(Instant(6)), finished.count(end)), (1, 0));
@@ -152,7 +162,7 @@ mod tests {
     fn a_name_whose_time_is_up_makes_room_unnoticed() {
         let mut finished = memory(8);
         assert!((0..8).all(|number| !finished.insert(Instant(0), name(number))));
-        let later = Instant(0) + Duration::secs(10);
+        let later = Instant(0) + OVER;
         assert!((8..16).all(|number| !finished.insert(later, name(number))));
         assert!((8..16).all(|number| finished.contains(later, name(number))));
     }

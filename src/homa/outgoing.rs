@@ -17,7 +17,9 @@ const ABSENT: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Outgoing {
     retransmits: VecDeque<RpcKey>,
-    short: VecDeque<RpcKey>,
+    /// The first of the short ones, nobody's if there is none: mostly it is the only one.
+    next_short: RpcKey,
+    later_short: VecDeque<RpcKey>,
     heap: Vec<Entry>,
     /// Where in the heap each slot stands.
     places: Vec<u32>,
@@ -54,7 +56,8 @@ impl Outgoing {
     pub fn new(fifo_thousandths: u16) -> Self {
         Self {
             retransmits: VecDeque::new(),
-            short: VecDeque::new(),
+            next_short: RpcKey::default(),
+            later_short: VecDeque::new(),
             heap: Vec::new(),
             places: Vec::new(),
             oldest: None,
@@ -71,7 +74,11 @@ impl Outgoing {
     /// Files a message of one packet. The caller files it once until its turn comes.
     #[inline(always)]
     pub fn file_short(&mut self, rpc: RpcKey) {
-        self.short.push_back(rpc);
+        if self.next_short == RpcKey::default() {
+            self.next_short = rpc;
+        } else {
+            self.later_short.push_back(rpc);
+        }
     }
 
     /// Files a longer message with `left` bytes to go, or moves it if it is filed.
@@ -124,8 +131,12 @@ impl Outgoing {
         if let Some(rpc) = self.retransmits.pop_front() {
             return Some(Turn::Retransmit(rpc));
         }
-        if let Some(rpc) = self.short.pop_front() {
-            return Some(Turn::Short(rpc));
+        if self.next_short != RpcKey::default() {
+            let next = match self.later_short.is_empty() {
+                true => RpcKey::default(),
+                false => self.later_short.pop_front().unwrap_or_default(),
+            };
+            return Some(Turn::Short(std::mem::replace(&mut self.next_short, next)));
         }
         let first = self.heap.first()?.rpc;
         if !long_may() {
@@ -171,11 +182,16 @@ impl Outgoing {
     pub fn contains(&self, rpc: RpcKey) -> bool {
         let place = self.places.get(rpc.index() as usize);
         let entry = place.and_then(|&place| self.heap.get(place as usize));
-        entry.is_some_and(|entry| entry.rpc == rpc) || self.short.contains(&rpc)
+        entry.is_some_and(|entry| entry.rpc == rpc)
+            || self.next_short == rpc
+            || self.later_short.contains(&rpc)
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.retransmits.is_empty() && self.short.is_empty() && self.heap.is_empty()
+        // While there is a later short one there is a next.
+        let has_short = self.next_short != RpcKey::default();
+        self.retransmits.is_empty() && !has_short && self.heap.is_empty()
     }
 
     fn rise(&mut self, mut at: usize) {

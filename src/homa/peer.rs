@@ -11,7 +11,7 @@ use crate::homa::repair::Reorder;
 use crate::keyed::Keyed;
 use crate::slots::{Key, Slots};
 use crate::time::{Duration, Instant};
-use crate::wire::homa::{Ack, Cutoffs, MAX_MESSAGE_LEN};
+use crate::wire::homa::{Ack, Cutoffs, MAX_MESSAGE_LEN, RpcId};
 
 /// Acks that may wait for a packet that carries them. Source: decision "16 saved acks": with the
 /// Linux module's 5, ACK packets cost 18 cycles per RPC at 8 outstanding.
@@ -31,6 +31,9 @@ pub struct Peer {
     pub uses_ours_since: Option<Instant>,
     /// Goes up when the peer restarts; what belongs to an earlier one is void.
     pub incarnation: u32,
+    /// The newest of its requests by their ids, which clients count up: later ones are surely
+    /// new, and all others must be looked for among the finished.
+    pub newest_request: RpcId,
     /// A secret number of its own: where its names start in the memory of finished RPCs.
     pub place: u64,
     /// RPCs that wait for the link.
@@ -58,6 +61,13 @@ pub enum Link {
     Up(LinkId),
 }
 
+impl Link {
+    #[inline]
+    pub const fn is_up(self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+}
+
 /// All peers, by address.
 #[derive(Debug)]
 pub struct Peers {
@@ -83,6 +93,7 @@ impl Peer {
             },
             uses_ours_since: None,
             incarnation: 0,
+            newest_request: RpcId(0),
             place,
             parked: Vec::new(),
             rpc_count: 0,
@@ -277,7 +288,6 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::homa::RpcId;
 
     const IDLE: Duration = Duration::secs(10);
 

@@ -16,6 +16,8 @@ pub struct Socket {
     pub port: u16,
     /// Whether requests are taken; if not, they are answered as if the port were closed.
     pub accepts: bool,
+    /// Requests that the user took and has not answered.
+    pub in_service: u32,
 }
 
 /// All sockets, by port.
@@ -41,6 +43,7 @@ impl Sockets {
         let socket = Socket {
             port,
             accepts: false,
+            in_service: 0,
         };
         let key = self.slots.insert(socket).ok_or(Error::Exhausted)?;
         self.by_port[usize::from(port)] = key.index();
@@ -73,8 +76,13 @@ impl Sockets {
         self.slots.get(key)
     }
 
+    #[inline]
     pub fn get_mut(&mut self, key: Key<Socket>) -> Option<&mut Socket> {
         self.slots.get_mut(key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Socket> {
+        self.slots.iter().map(|(_, socket)| socket)
     }
 
     /// The socket on `port` that takes requests.

@@ -18,7 +18,7 @@ use super::result::{MessageKind, OperationResult, QDesc, QResult, Stats};
 use super::sga::{Outgoing, Received, SgaKey, Sgas};
 
 /// The most that one turn can add to the time lived: after a pause no grace ends at once.
-pub(super) const TICK: Duration = Duration::millis(1);
+const TICK: Duration = Duration::millis(1);
 
 /// Tag of the RPCs that carry datagrams; those of calls carry their token, which is never 0.
 pub(super) const DATAGRAM_TAG: u64 = 0;
@@ -105,7 +105,7 @@ impl Desk {
     }
 
     /// Takes one event of the turn.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_event(&mut self, homa: &mut Endpoint, event: Event) {
         match event {
             Event::Request { socket, rpc } => self.on_request(homa, socket, rpc),
@@ -133,6 +133,13 @@ impl Desk {
     /// What went out just now may have completed pushes.
     #[inline]
     pub(super) fn drain(&mut self, homa: &mut Endpoint) {
+        if homa.has_events() {
+            self.drain_some(homa);
+        }
+    }
+
+    #[cold]
+    fn drain_some(&mut self, homa: &mut Endpoint) {
         while let Some(event) = homa.poll_event() {
             self.on_event(homa, event);
         }
@@ -163,9 +170,10 @@ impl Desk {
     }
 
     /// Brings what came and the pops that wait together.
+    #[inline(never)]
     pub(super) fn deliver(&mut self, homa: &mut Endpoint, qd: QDesc) {
         while let Ok(queue) = self.queues.get_mut(qd) {
-            if !queue.kind.has_room(homa, self.lived) || self.sgas.is_full() {
+            if !queue.has_room(homa) || self.sgas.is_full() {
                 self.is_stalled = true;
                 return;
             }
@@ -185,7 +193,7 @@ impl Desk {
     }
 
     /// Completes a pop with a message.
-    #[inline]
+    #[inline(always)]
     fn give(
         &mut self,
         homa: &mut Endpoint,
@@ -202,7 +210,7 @@ impl Desk {
         let open = match (kind, &mut queue.kind) {
             (MessageKind::Response, _) => None,
             (MessageKind::Request, Kind::Native(service)) => {
-                service.on_taken(message, homa);
+                service.latest = Some((message.id.0, message.peer, message.rpc));
                 None
             }
             (MessageKind::Request, Kind::Datagram(datagram)) => {
@@ -346,12 +354,12 @@ impl Desk {
     }
 
     /// As [`Self::on_arrival`]; nearly always a pop waits, and the request goes straight to it.
-    #[inline]
+    #[inline(always)]
     fn on_request(&mut self, homa: &mut Endpoint, socket: SocketKey, rpc: RpcKey) {
         if !self.sgas.is_full()
             && let Some((qd, queue)) = self.queues.of_socket_mut(socket)
             && queue.arrivals.is_awaited()
-            && queue.kind.has_room(homa, self.lived)
+            && queue.has_room(homa)
         {
             if let Some(message) = homa.take(rpc)
                 && let Some(qt) = queue.arrivals.first_waiting()
@@ -387,7 +395,7 @@ impl Desk {
         homa.release(self.now, message.run);
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_call_response(
         &mut self,
         homa: &mut Endpoint,

@@ -90,7 +90,6 @@ impl Desk {
             qt.into_iter().for_each(|qt| self.tokens.withdraw(qt));
             return Err(error);
         }
-        self.queues.get_mut(qd)?.service()?.on_answered(rpc);
         Ok(qt)
     }
 

@@ -10,7 +10,6 @@ use crate::runtime::{QToken, Rendezvous};
 use crate::time::Duration;
 
 use super::datagram::Pairing;
-use super::desk::TICK;
 use super::params::Params;
 use super::result::QDesc;
 use super::sga::Outgoing;
@@ -68,17 +67,13 @@ pub(super) struct HeldPush {
     pub(super) qt: QToken,
 }
 
-/// The requests that a native socket's application works on.
+/// What a native socket's application works on.
 #[derive(Debug)]
 pub(super) struct Service {
-    /// As they were popped, some ended since.
-    taken: VecDeque<RpcKey>,
-    /// The one popped last, by the names its reply goes by: mostly it is the next one answered.
-    latest: Option<(u64, Addr, RpcKey)>,
-    /// How many of them may still be open; those that ended without a reply are found out late.
-    count: u32,
+    /// The request popped last, by the names its reply goes by: mostly it is answered next.
+    pub(super) latest: Option<(u64, Addr, RpcKey)>,
+    /// Requests that may be popped and not answered.
     max: u32,
-    counted_at: Duration,
 }
 
 /// All queues, by descriptor and by socket.
@@ -101,7 +96,10 @@ impl Kind {
             return Err(Error::NotSupported);
         }
         match protocol {
-            IPPROTO_HOMA | IPPROTO_HOMA_OLD => Ok(Self::Native(Service::new(params.service_max))),
+            IPPROTO_HOMA | IPPROTO_HOMA_OLD => Ok(Self::Native(Service {
+                latest: None,
+                max: params.service_max,
+            })),
             // Demikernel's results have room for IPv4 senders only.
             0 | libc::IPPROTO_UDP if domain == libc::AF_INET => Ok(Self::Datagram(Datagram {
                 pairing: Pairing::new(
@@ -117,17 +115,6 @@ impl Kind {
     }
 }
 
-impl Kind {
-    /// Whether another message may be popped.
-    #[inline]
-    pub(super) fn has_room(&mut self, homa: &Endpoint, lived: Duration) -> bool {
-        match self {
-            Self::Datagram(_) => true,
-            Self::Native(service) => service.has_room(homa, lived, TICK),
-        }
-    }
-}
-
 impl Queue {
     pub(super) fn new(kind: Kind) -> Self {
         Self {
@@ -136,6 +123,15 @@ impl Queue {
             linger: None,
             arrivals: Rendezvous::new(),
             kind,
+        }
+    }
+
+    /// Whether another message may be popped.
+    #[inline]
+    pub(super) fn has_room(&self, homa: &Endpoint) -> bool {
+        match (&self.kind, self.socket) {
+            (Kind::Native(service), Some(socket)) => homa.in_service_count(socket) < service.max,
+            (Kind::Native(_) | Kind::Datagram(_), _) => true,
         }
     }
 
@@ -156,40 +152,6 @@ impl Queue {
 }
 
 impl Service {
-    const fn new(max: u32) -> Self {
-        Self {
-            taken: VecDeque::new(),
-            latest: None,
-            count: 0,
-            max,
-            counted_at: Duration::ZERO,
-        }
-    }
-
-    #[inline]
-    pub(super) fn on_taken(&mut self, message: &Message, homa: &Endpoint) {
-        self.count += 1;
-        self.taken.push_back(message.rpc);
-        self.latest = Some((message.id.0, message.peer, message.rpc));
-        // Those answered out of order are still in it.
-        while self.taken.len() > self.count as usize
-            && self.taken.front().is_some_and(|&rpc| !homa.in_service(rpc))
-        {
-            self.taken.pop_front();
-        }
-        if self.taken.len() >= 2 * self.max as usize {
-            self.recount(homa);
-        }
-    }
-
-    #[inline]
-    pub(super) fn on_answered(&mut self, rpc: RpcKey) {
-        self.count = self.count.saturating_sub(1);
-        if self.taken.front() == Some(&rpc) {
-            self.taken.pop_front();
-        }
-    }
-
     /// The request with this id and from this client, if it is the one popped last.
     #[inline]
     pub(super) fn latest(&self, id: u64, peer: Addr) -> Option<RpcKey> {
@@ -197,21 +159,6 @@ impl Service {
             Some((its_id, its_peer, rpc)) if its_id == id && its_peer == peer => Some(rpc),
             Some(_) | None => None,
         }
-    }
-
-    /// Whether another request may be popped. Counts anew at most once per `lived` tick.
-    #[inline]
-    pub(super) fn has_room(&mut self, homa: &Endpoint, lived: Duration, tick: Duration) -> bool {
-        if self.count >= self.max && lived >= self.counted_at + tick {
-            self.counted_at = lived;
-            self.recount(homa);
-        }
-        self.count < self.max
-    }
-
-    fn recount(&mut self, homa: &Endpoint) {
-        self.taken.retain(|&rpc| homa.in_service(rpc));
-        self.count = self.taken.len() as u32;
     }
 }
 

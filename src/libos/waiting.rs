@@ -19,28 +19,33 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     /// `Invalid` for a token that was consumed or never was one; `Interrupted`.
     #[inline]
     pub fn wait(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<QResult, Error> {
-        let done = self.wait_done(qt, timeout)?;
+        self.begin_wait();
+        // With no results there is nothing to find yet, whatever the token is.
+        let mut done = None;
+        if self.desk.tokens.has_results() {
+            self.waker.check()?;
+            done = self.desk.tokens.take(qt)?;
+        }
+        let done = match done {
+            Some(done) => done,
+            None => self.turn_for(qt, timeout)?,
+        };
         Ok(self.desk.describe(qt, done))
     }
 
-    fn wait_done(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<Done, Error> {
-        self.begin_wait();
+    /// Turns the loop until there is a result under `qt`.
+    fn turn_for(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<Done, Error> {
         let mut deadline = Deadline::new(timeout);
-        let mut is_over = false;
-        if !self.desk.tokens.has_results() {
-            // There is nothing to find yet, whatever the token is.
-            self.waker.check()?;
-            is_over = deadline.is_over(self.turn());
-        }
         loop {
             self.waker.check()?;
+            let now = self.turn();
             if let Some(done) = self.desk.tokens.take(qt)? {
                 return Ok(done);
             }
-            if is_over {
+            if deadline.is_over(now) {
+                self.waker.check()?;
                 return Err(Error::WaitTimedOut);
             }
-            is_over = deadline.is_over(self.turn());
         }
     }
 
@@ -98,6 +103,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         }
     }
 
+    #[inline]
     fn begin_wait(&mut self) {
         self.unturned += 1;
         if self.unturned > UNTURNED_MAX {

@@ -67,7 +67,9 @@ impl<D: Device> Poller<D> {
     pub fn turn_with(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
         let received = self.receive(now, &mut app);
         self.live(now, received);
-        self.tell(app);
+        if self.homa.has_events() {
+            self.tell(app);
+        }
         self.transmit(now);
         received
     }
@@ -130,8 +132,8 @@ impl<D: Device> Poller<D> {
                     Verdict::Taken | Verdict::Dropped => {}
                     Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
                 }
-            } else if let Some(event) = receive_other(net, homa, now, frame, rx.checksums) {
-                app(homa, event);
+            } else {
+                receive_other(net, homa, now, frame, rx.checksums);
             }
         })
     }
@@ -171,29 +173,42 @@ impl<D: Device> Poller<D> {
         }
     }
 
-    #[inline]
+    /// What happened otherwise than by a packet that made a message whole.
+    #[cold]
     fn tell(&mut self, mut app: impl FnMut(&mut Endpoint, Event)) {
         while let Some(event) = self.homa.poll_event() {
             app(&mut self.homa, event);
         }
     }
 
+    /// Sends what waits, at most a burst of it.
     #[inline]
     fn transmit(&mut self, now: Instant) {
+        if self.net.has_output() {
+            self.transmit_own(now);
+        }
+        if self.homa.has_output() {
+            self.transmit_homa(now);
+        }
+        self.device.flush();
+    }
+
+    /// Sends frames of the network layer's own.
+    #[cold]
+    fn transmit_own(&mut self, now: Instant) {
+        while self.device.tx_room() > 0
+            && let Some((frame, meta)) = self.net.poll_transmit(now, self.device.tx_slot())
+        {
+            self.device.tx_commit(frame, meta);
+        }
+    }
+
+    fn transmit_homa(&mut self, now: Instant) {
         let mut looped = 0;
         for _ in 0..self.device.tx_room().min(TX_BURST) {
-            if self.net.has_output()
-                && let Some((frame, meta)) = self.net.poll_transmit(now, self.device.tx_slot())
-            {
-                self.device.tx_commit(frame, meta);
-                continue;
-            }
-            if !self.homa.has_output() || looped == LOOPED_MAX {
-                break;
-            }
             let slot = self.device.tx_slot();
             let Some(sent) = self.homa.poll_transmit(now, &mut slot[NET_ROOM..]) else {
-                break;
+                return;
             };
             if let Some(own) = sent.link.as_loopback() {
                 let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
@@ -204,11 +219,14 @@ impl<D: Device> Poller<D> {
             } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
                 self.device.tx_commit(frame, meta);
             }
+            if looped == LOOPED_MAX || !self.homa.has_output() {
+                return;
+            }
         }
-        self.device.flush();
     }
 
     /// Hands a packet to one of our own addresses back to the transport.
+    #[cold]
     fn deliver_looped(&mut self, now: Instant, own: u8) {
         let Some(ip) = self.net.own(own) else { return };
         let meta = Meta { from: ip, to: ip };
@@ -226,7 +244,7 @@ impl<D: Device> Poller<D> {
     }
 }
 
-/// Takes a frame that is not like most.
+/// Takes a frame that is not like most; what happens by it waits to be told.
 #[cold]
 fn receive_other(
     net: &mut Stack,
@@ -234,22 +252,21 @@ fn receive_other(
     now: Instant,
     frame: &[u8],
     checksums: Checksums,
-) -> Option<Event> {
-    match net.ingress(now, frame, checksums)? {
-        Ingress::Homa { meta, packet } => match homa.handle_packet(now, &meta, packet) {
-            Verdict::Ready(event) => return Some(event),
+) {
+    match net.ingress(now, frame, checksums) {
+        Some(Ingress::Homa { meta, packet }) => match homa.handle_packet(now, &meta, packet) {
+            Verdict::Ready(event) => homa.keep_event(event),
             Verdict::Taken | Verdict::Dropped => {}
             Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
         },
-        Ingress::Unreachable {
+        Some(Ingress::Unreachable {
             to,
             id: Some(id),
             reason,
             ..
-        } => homa.handle_unreachable(now, to, RpcId(id), unreachable(reason)),
-        Ingress::Unreachable { id: None, .. } => {}
+        }) => homa.handle_unreachable(now, to, RpcId(id), unreachable(reason)),
+        Some(Ingress::Unreachable { id: None, .. }) | None => {}
     }
-    None
 }
 
 fn unreachable(reason: Unreachable) -> Error {

@@ -70,23 +70,24 @@ impl Endpoint {
         if self.rpcs.is_full() {
             return Err(Error::Exhausted);
         }
-        let peer = self.peers.find_or_add(now, to.ip).ok_or(Error::Exhausted)?;
+        let peer_key = self.peers.find_or_add(now, to.ip).ok_or(Error::Exhausted)?;
         self.hold(&payload)?;
         let cut = self.cut_for(to.ip);
+        let (key, rpc) = self.rpcs.enter().ok_or(Error::Exhausted)?;
         let generation = self.next_generation;
         self.next_generation = generation.wrapping_add(1);
-        let (tick, ask_interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
-        let incarnation = self.peers.get(peer).incarnation;
-        let (key, rpc) = self.rpcs.enter().ok_or(Error::Exhausted)?;
         let id = RpcId((generation << SLOT_BITS | u64::from(key.index())) << 1);
-        rpc.begin(id, (peer, to.port), (socket, port), tick, ask_interval);
+        let (tick, ask_interval) = (self.wheel.tick(), self.params.resend_interval_ticks);
+        rpc.begin(id, (peer_key, to.port), (socket, port), tick, ask_interval);
         rpc.state = State::Sending;
         rpc.tag = tag;
-        rpc.incarnation = incarnation;
         rpc.out.begin(payload, len, cut, now, notify);
-        self.peers.get_mut(peer).on_rpc(now);
+        let peer = self.peers.get_mut(peer_key);
+        peer.on_rpc(now);
+        rpc.incarnation = peer.incarnation;
+        let goes_at_once = peer.link.is_up() && rpc.out.is_one_packet();
         self.stats.requests += 1;
-        self.file_out(key);
+        self.file_new(key, goes_at_once);
         self.file_timer(now, key, self.params.resend_ticks);
         Ok((key, id))
     }
@@ -112,16 +113,21 @@ impl Endpoint {
         if rpc.state != State::InService {
             return Err(Error::Invalid);
         }
-        let peer_ip = self.peers.get(rpc.peer).ip;
+        let peer = self.peers.get(rpc.peer);
+        let (cut, is_up) = (self.cut_for(peer.ip), peer.link.is_up());
         self.hold(&payload)?;
-        let (cut, tick) = (self.cut_for(peer_ip), self.wheel.tick());
-        if let Some(rpc) = self.rpcs.get_mut(key) {
-            rpc.state = State::Replying;
-            rpc.heard_tick = tick;
-            rpc.out.begin(payload, len, cut, now, notify);
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Ok(());
+        };
+        rpc.state = State::Replying;
+        if let Some(socket) = self.sockets.get_mut(rpc.socket) {
+            socket.in_service -= 1;
         }
+        rpc.heard_tick = self.wheel.tick();
+        rpc.out.begin(payload, len, cut, now, notify);
+        let goes_at_once = is_up && rpc.out.is_one_packet();
         self.stats.responses_out += 1;
-        self.file_out(key);
+        self.file_new(key, goes_at_once);
         self.file_timer(now, key, self.params.request_ack_ticks);
         Ok(())
     }
@@ -139,6 +145,14 @@ impl Endpoint {
         self.rpcs
             .get(rpc)
             .is_some_and(|rpc| rpc.state == State::InService)
+    }
+
+    /// How many requests of a socket were taken and not answered yet.
+    #[inline]
+    pub fn in_service_count(&self, socket: SocketKey) -> u32 {
+        self.sockets
+            .get(socket)
+            .map_or(0, |socket| socket.in_service)
     }
 
     /// The client RPC of that id.
@@ -168,6 +182,9 @@ impl Endpoint {
             return None;
         }
         rpc.state = State::InService;
+        if let Some(socket) = self.sockets.get_mut(rpc.socket) {
+            socket.in_service += 1;
+        }
         let (offset, len) = self.pool.place(rpc.run)?;
         Some(Message {
             run: rpc.run,
@@ -198,6 +215,11 @@ impl Endpoint {
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Keeps an event that cannot be told now for [`Self::poll_event`].

@@ -250,7 +250,7 @@ impl Endpoint {
     }
 
     /// Whether a packet is a late one for a server RPC that is over; `hash` is the RPC's.
-    #[inline(always)]
+    #[cold]
     fn is_finished(&mut self, arrival: Arrival, peer: Key<Peer>, hash: u64) -> bool {
         let peer = self.peers.get(peer);
         let (port, incarnation) = (arrival.from.port, peer.incarnation);
@@ -272,7 +272,8 @@ impl Endpoint {
             self.stats.unknown_port += 1;
             return Err(Verdict::PortUnreachable);
         };
-        if self.is_finished(arrival, peer, hash) {
+        let is_new = arrival.id > self.peers.get(peer).newest_request;
+        if !is_new && self.is_finished(arrival, peer, hash) {
             return Err(Verdict::Dropped);
         }
         if !self.may_serve() && !self.give_up_unacked(arrival.now, |_, _| true) {
@@ -292,6 +293,7 @@ impl Endpoint {
         let peer = self.peers.get_mut(peer);
         peer.on_rpc(arrival.now);
         rpc.incarnation = peer.incarnation;
+        peer.newest_request = peer.newest_request.max(arrival.id);
         self.server_count += 1;
         self.servers.insert(hash, key.index());
         Ok(key)

@@ -283,6 +283,11 @@ impl Endpoint {
         );
         assert!(self.rpcs.len() <= self.params.rpcs_max as usize);
         assert!(self.unacked.len() <= self.params.rpcs_max as usize);
+        let is_served =
+            |rpc: &Rpc| rpc.state == State::InService && self.sockets.get(rpc.socket).is_some();
+        let served = self.rpcs.iter().filter(|(_, rpc)| is_served(rpc)).count();
+        let counted: u32 = self.sockets.iter().map(|socket| socket.in_service).sum();
+        assert_eq!(served, counted as usize, "requests in service");
         let servers = self.rpcs.iter().filter(|(_, rpc)| !rpc.id.is_client());
         assert_eq!(servers.count(), self.server_count as usize, "server RPCs");
         let rpcs: u32 = self.peers.iter().map(|peer| peer.rpc_count).sum();
@@ -320,15 +325,14 @@ impl Endpoint {
         assert!(is_owed || !out.owes(), "not to be sent again: {out:?}");
     }
 
-    /// Bytes of payload in a full packet to `ip`.
+    /// How messages to `ip` are cut.
     #[inline(always)]
     fn cut_for(&self, ip: Ip) -> Cut {
         /// An IPv6 header is so much longer than an IPv4 one.
-        const V6_EXTRA: u16 = 20;
-        let packet_max = self.params.packet_max - if ip.is_v4() { 0 } else { V6_EXTRA };
-        let payload_max = u32::from(packet_max) - DATA_LEN as u32;
+        const V6_EXTRA: u32 = 20;
+        let payload_max = u32::from(self.params.packet_max) - DATA_LEN as u32;
         Cut {
-            payload_max,
+            payload_max: payload_max - if ip.is_v4() { 0 } else { V6_EXTRA },
             unsched: self.params.unsched_bytes,
         }
     }
@@ -384,8 +388,18 @@ impl Endpoint {
         }
     }
 
-    /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
+    /// Files a message that was just given to us. `goes_at_once`: it is one packet long, and its
+    /// peer's link is up.
     #[inline(always)]
+    fn file_new(&mut self, key: RpcKey, goes_at_once: bool) {
+        match goes_at_once {
+            true => self.outgoing.file_short(key),
+            false => self.file_out(key),
+        }
+    }
+
+    /// Sees to it that the bytes an RPC may send get sent: at once, or when its peer's link is up.
+    #[inline(never)]
     fn file_out(&mut self, key: RpcKey) {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
@@ -451,6 +465,11 @@ impl Endpoint {
         if !rpc.id.is_client() {
             self.server_count -= 1;
             self.servers.remove(key.index());
+            if rpc.state == State::InService
+                && let Some(socket) = self.sockets.get_mut(rpc.socket)
+            {
+                socket.in_service -= 1;
+            }
             if rpc.was_handed_over() {
                 let (port, life) = (rpc.peer_port, rpc.incarnation);
                 let name = finished_name(rpc.id, rpc.hash, port, life, peer.place);

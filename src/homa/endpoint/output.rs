@@ -98,12 +98,20 @@ impl Endpoint {
 
     #[inline(always)]
     fn poll_packet(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
-        // Strangers can make us answer without end, so messages get every other packet.
-        let sent = match std::mem::take(&mut self.was_control) {
-            true => self.poll_message(now, room),
-            false => None,
-        };
-        if sent.is_some() {
+        if self.control.is_empty() {
+            self.was_control = false;
+            return self.poll_message(now, room);
+        }
+        self.poll_control(now, room)
+    }
+
+    /// The next packet while control packets wait. Strangers can make us answer without end, so
+    /// messages get every other packet.
+    #[cold]
+    fn poll_control(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
+        if std::mem::take(&mut self.was_control)
+            && let sent @ Some(_) = self.poll_message(now, room)
+        {
             return sent;
         }
         while let Some(control) = self.control.pop() {
@@ -118,7 +126,9 @@ impl Endpoint {
     /// The next grant, or else the next packet of a message of ours.
     #[inline(always)]
     fn poll_message(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
-        while let Some(decision) = self.grants.poll(now) {
+        while self.grants.has_changed()
+            && let Some(decision) = self.grants.poll(now)
+        {
             if let Some(sent) = self.emit_grant(decision, room) {
                 return Some(sent);
             }
@@ -126,7 +136,8 @@ impl Endpoint {
         loop {
             let sent = match self.outgoing.poll(|| self.pacer.is_ready(now))? {
                 Turn::Retransmit(key) => self.emit_retransmit(now, key, room),
-                Turn::Short(key) | Turn::Long(key) => self.emit_new(now, key, room),
+                Turn::Short(key) => self.emit_short(now, key, room),
+                Turn::Long(key) => self.emit_long(now, key, room),
             };
             if sent.is_some() {
                 return sent;
@@ -134,15 +145,46 @@ impl Endpoint {
         }
     }
 
-    /// Sends the next packet of a message, and moves the message on.
+    /// Sends a message of one packet.
     #[inline(always)]
-    fn emit_new(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+    fn emit_short(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+        let tick = self.wheel.tick();
+        let rpc = self.rpcs.get_mut(key)?;
+        let peer = self.peers.get_mut(rpc.peer);
+        let Link::Up(link) = peer.link else {
+            return self.cannot_send(key);
+        };
+        if !rpc.has_out() || rpc.out.sent != 0 {
+            return None; // It is over, or went out already.
+        }
+        let len = rpc.out.len;
+        let piece = Piece {
+            range: 0..len,
+            incoming: len,
+            ack: peer.take_ack(),
+            retransmit: false,
+        };
+        let priority = peer.unsched_priority(len);
+        let (common, version) = (rpc.common(), peer.cutoffs.version);
+        let out = &mut rpc.out;
+        let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
+        out.sent = out.len;
+        self.on_sent(now, key, tick);
+        if self.pacer.is_on() {
+            self.note_backlog(now, len, link);
+        }
+        self.stats.data_out += 1;
+        Sent::new(len, link, priority)
+    }
+
+    /// Sends the next packet of a longer message, and moves the message on.
+    fn emit_long(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
             self.outgoing.unfile(key);
             return None;
         };
-        let (common, peer, is_client) = (rpc.common(), rpc.peer, rpc.id.is_client());
+        let (common, peer) = (rpc.common(), rpc.peer);
         let peer = self.peers.get_mut(peer);
         let packet = rpc
             .msg_out_mut()
@@ -155,7 +197,6 @@ impl Endpoint {
             true => peer.unsched_priority(out.len),
             false => out.sched_priority,
         };
-        let was_one_packet = start == 0 && end == out.len;
         let piece = Piece {
             range,
             incoming: unsched,
@@ -166,16 +207,15 @@ impl Endpoint {
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = end;
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
-        rpc.heard_tick = tick;
-        if !was_one_packet {
-            self.outgoing.on_long(key, end - start);
-            match is_sendable {
-                true => self.outgoing.file(key, left, birth),
-                false => self.outgoing.unfile(key),
-            }
+        self.outgoing.on_long(key, end - start);
+        match is_sendable {
+            true => self.outgoing.file(key, left, birth),
+            false => self.outgoing.unfile(key),
         }
         if left == 0 {
-            self.on_sent(now, key, is_client);
+            self.on_sent(now, key, tick);
+        } else {
+            rpc.heard_tick = tick;
         }
         if self.pacer.is_on() {
             self.note_backlog(now, len, link);
@@ -186,27 +226,42 @@ impl Endpoint {
 
     /// The last byte of a message went out.
     #[inline(always)]
-    fn on_sent(&mut self, now: Instant, key: RpcKey, is_client: bool) {
-        let tick = self.wheel.tick();
+    fn on_sent(&mut self, now: Instant, key: RpcKey, tick: u32) {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
+        // The response's timer was filed in the tick in which it was given.
+        let is_late = rpc.heard_tick != tick;
+        rpc.heard_tick = tick;
+        let (is_client, is_awaited) = (rpc.id.is_client(), rpc.out.notify != Notify::Never);
         if !is_client {
             rpc.sent_tick = tick;
             rpc.asked_tick = tick;
-        }
-        let Some(out) = rpc.msg_out_mut() else { return };
-        let notify = out.notify;
-        if matches!(notify, Notify::Transmitted(_)) {
-            out.notify = Notify::Never;
-            self.tell_released(notify, Ok(()));
-        }
-        if !is_client {
-            self.file_timer(now, key, self.params.request_ack_ticks);
-            if matches!(notify, Notify::Delivered(_)) {
-                // The application waits for these bytes: ask for the ack at once.
-                self.queue_control(key, Body::NeedAck);
+            if is_late {
+                self.file_timer(now, key, self.params.request_ack_ticks);
             }
+        }
+        if is_awaited {
+            self.tell_sent(key, is_client);
+        }
+    }
+
+    /// Who waits for the bytes of a message is told that they went out, or soon will be that they
+    /// arrived.
+    #[cold]
+    fn tell_sent(&mut self, key: RpcKey, is_client: bool) {
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return;
+        };
+        match rpc.out.notify {
+            Notify::Never => {}
+            notify @ Notify::Transmitted(_) => {
+                rpc.out.notify = Notify::Never;
+                self.tell_released(notify, Ok(()));
+            }
+            // The application waits for these bytes: ask for the ack at once.
+            Notify::Delivered(_) if !is_client => self.queue_control(key, Body::NeedAck),
+            Notify::Delivered(_) => {}
         }
     }
 
