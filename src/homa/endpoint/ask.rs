@@ -87,8 +87,8 @@ impl Endpoint {
         let (peer, common) = (rpc.peer, rpc.common());
         let asks = self.peers.get_mut(peer);
         let (first, missing) = match rpc.message.as_mut() {
-            None => (0, vec![0..u32::MAX]),
-            Some(message) => (message.ask_from, message.missing().collect()),
+            None => (0, std::iter::once(0..u32::MAX).collect()),
+            Some(message) => (message.ask_from, message.missing().collect::<Vec<_>>()),
         };
         let mut left = None;
         for range in missing.into_iter().filter(|range| range.end > first) {
