@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::homa::event::{Notify, Payload};
+use crate::homa::event::{Notify, Payload, RunKey};
 use crate::time::Instant;
 
 /// Ranges owed again that are kept apart; one more is dropped, and asked for again.
@@ -92,11 +92,17 @@ impl MsgOut {
         self.cut = cut;
     }
 
-    /// Nothing of it will go out any more: its bytes, and who waits for them.
-    #[inline]
-    pub fn end(&mut self) -> (Payload, Notify) {
+    /// Nothing of it will go out any more. Its bytes are let go, but for a run, which is the
+    /// caller's to release; and who waits for them is the caller's to tell.
+    #[inline(always)]
+    pub fn end(&mut self) -> (Option<RunKey>, Notify) {
+        let run = match self.payload {
+            Payload::Received { run, .. } => Some(run),
+            Payload::Buffer(_) | Payload::EmptyReply | Payload::Gone => None,
+        };
+        self.payload = Payload::Gone;
         self.owed = None;
-        (mem::take(&mut self.payload), mem::take(&mut self.notify))
+        (run, mem::take(&mut self.notify))
     }
 
     pub fn is_one_packet(&self) -> bool {

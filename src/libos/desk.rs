@@ -267,6 +267,7 @@ impl Desk {
     }
 
     /// Sends a new datagram now, if the transport has room. Tells whether it had.
+    #[inline(never)]
     pub(super) fn send_datagram(
         &mut self,
         homa: &mut Endpoint,
@@ -354,7 +355,7 @@ impl Desk {
     }
 
     /// As [`Self::on_arrival`]; nearly always a pop waits, and the request goes straight to it.
-    #[inline(always)]
+    #[inline(never)]
     fn on_request(&mut self, homa: &mut Endpoint, socket: SocketKey, rpc: RpcKey) {
         if !self.sgas.is_full()
             && let Some((qd, queue)) = self.queues.of_socket_mut(socket)
@@ -380,11 +381,13 @@ impl Desk {
         Some(qd)
     }
 
+    #[inline(never)]
     fn on_datagram_failed(&mut self, socket: SocketKey) {
         self.on_datagram_over(socket);
         self.stats.datagrams_failed += 1;
     }
 
+    #[inline(never)]
     fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: Message) {
         let qd = self.on_datagram_over(socket);
         if qd.is_some() && !message.empty_reply {
@@ -395,7 +398,7 @@ impl Desk {
         homa.release(self.now, message.run);
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn on_call_response(
         &mut self,
         homa: &mut Endpoint,

@@ -173,12 +173,14 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     }
 
     /// Asks for the next whole message; of one longer than `size` the rest is cut off.
+    #[inline]
     pub fn pop(&mut self, qd: QDesc, size: Option<usize>) -> Result<QToken, Error> {
         self.desk.pop(self.poller.homa(), qd, size)
     }
 
     /// Starts a call on a native queue: its token and the RPC's id. The token completes as a pop
     /// of the response, or fails. `Exhausted` if too many RPCs are alive.
+    #[inline]
     pub fn call(
         &mut self,
         qd: QDesc,
@@ -196,6 +198,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     /// Answers a request popped from a native queue. If its client is gone this succeeds all the
     /// same; a request that was answered before, or is still to be popped, is `Invalid`. Without
     /// a token the bytes of a long response must stay unchanged until the buffer is freed.
+    #[inline]
     pub fn reply(
         &mut self,
         qd: QDesc,
@@ -211,6 +214,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     }
 
     /// What is known of a popped message; `Invalid` for other buffers.
+    #[inline]
     pub fn info(&self, handle: u64) -> Result<MessageInfo, Error> {
         self.desk.sgas.info(handle)
     }
@@ -249,12 +253,14 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     }
 
     /// Copies a buffer's bytes to `out`, as many as fit, and tells how many.
+    #[inline]
     pub fn sga_read(&mut self, view: &SgaView, out: &mut [u8]) -> Result<usize, Error> {
         self.desk.sgas.read(self.poller.homa(), view, out)
     }
 
     /// Ends the application's hold on a buffer, at any time; messages on their way keep its
     /// bytes. `Invalid` if it was freed before or never was one of ours.
+    #[inline]
     pub fn sgafree(&mut self, handle: u64) -> Result<(), Error> {
         self.desk.sgafree(self.poller.homa(), handle)
     }

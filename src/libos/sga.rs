@@ -137,6 +137,7 @@ impl Sgas {
         }
     }
 
+    #[inline(always)]
     pub(super) fn info(&self, handle: u64) -> Result<MessageInfo, Error> {
         let held = self.get(handle)?;
         let received = held.received().ok_or(Error::Invalid)?;

@@ -142,7 +142,8 @@ impl Stack {
     }
 
     /// Tells a packet's sender that nobody listens on its destination port.
-    pub fn port_unreachable(&mut self, now: Instant, meta: &Meta, packet: &[u8]) {
+    #[cold]
+    pub fn port_unreachable(&mut self, now: Instant, meta: Meta, packet: &[u8]) {
         self.now = now;
         if !self.icmp_limiter.allows(now) {
             self.stats.rate_limited += 1;

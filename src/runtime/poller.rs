@@ -68,7 +68,7 @@ impl<D: Device> Poller<D> {
         let received = self.receive(now, &mut app);
         self.live(now, received);
         if self.homa.has_events() {
-            self.tell(app);
+            self.tell(&mut app);
         }
         self.transmit(now);
         received
@@ -123,14 +123,12 @@ impl<D: Device> Poller<D> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
+    fn receive(&mut self, now: Instant, app: &mut impl FnMut(&mut Endpoint, Event)) -> usize {
         let (net, homa) = (&mut self.net, &mut self.homa);
         self.device.rx_burst(|frame, rx| {
             if let Some((meta, packet)) = net.ingress_known(now, frame, rx.checksums) {
-                match homa.handle_packet(now, &meta, packet) {
-                    Verdict::Ready(event) => app(homa, event),
-                    Verdict::Taken | Verdict::Dropped => {}
-                    Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
+                if homa.handle_packet(now, meta, packet, app) == Verdict::PortUnreachable {
+                    net.port_unreachable(now, meta, packet);
                 }
             } else {
                 receive_other(net, homa, now, frame, rx.checksums);
@@ -175,7 +173,7 @@ impl<D: Device> Poller<D> {
 
     /// What happened otherwise than by a packet that made a message whole.
     #[cold]
-    fn tell(&mut self, mut app: impl FnMut(&mut Endpoint, Event)) {
+    fn tell(&mut self, app: &mut impl FnMut(&mut Endpoint, Event)) {
         while let Some(event) = self.homa.poll_event() {
             app(&mut self.homa, event);
         }
@@ -230,16 +228,13 @@ impl<D: Device> Poller<D> {
     fn deliver_looped(&mut self, now: Instant, own: u8) {
         let Some(ip) = self.net.own(own) else { return };
         let meta = Meta { from: ip, to: ip };
-        match self.homa.handle_packet(now, &meta, &self.looped) {
-            Verdict::Taken | Verdict::Dropped => {}
-            Verdict::Ready(event) => self.homa.keep_event(event),
-            Verdict::PortUnreachable => {
-                if let Ok((common, _)) = crate::wire::homa::parse(&self.looped) {
-                    let to = crate::addr::Addr::new(ip, common.dport);
-                    let error = Error::NotConnected;
-                    self.homa.handle_unreachable(now, to, common.id, error);
-                }
-            }
+        let homa = &mut self.homa;
+        let verdict = homa.handle_packet(now, meta, &self.looped, &mut Endpoint::keep_event);
+        if verdict == Verdict::PortUnreachable
+            && let Ok((common, _)) = crate::wire::homa::parse(&self.looped)
+        {
+            let to = crate::addr::Addr::new(ip, common.dport);
+            homa.handle_unreachable(now, to, common.id, Error::NotConnected);
         }
     }
 }
@@ -254,11 +249,12 @@ fn receive_other(
     checksums: Checksums,
 ) {
     match net.ingress(now, frame, checksums) {
-        Some(Ingress::Homa { meta, packet }) => match homa.handle_packet(now, &meta, packet) {
-            Verdict::Ready(event) => homa.keep_event(event),
-            Verdict::Taken | Verdict::Dropped => {}
-            Verdict::PortUnreachable => net.port_unreachable(now, &meta, packet),
-        },
+        Some(Ingress::Homa { meta, packet }) => {
+            let verdict = homa.handle_packet(now, meta, packet, &mut Endpoint::keep_event);
+            if verdict == Verdict::PortUnreachable {
+                net.port_unreachable(now, meta, packet);
+            }
+        }
         Some(Ingress::Unreachable {
             to,
             id: Some(id),

@@ -56,6 +56,7 @@ impl Endpoint {
     /// [`Error::Invalid`] for an empty payload or one whose run is gone,
     /// [`Error::MessageTooLong`], [`Error::BadDescriptor`], [`Error::Exhausted`] if all RPCs or
     /// peers are taken. Nothing is kept then.
+    #[inline(always)]
     pub fn send_request(
         &mut self,
         now: Instant,
@@ -98,6 +99,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Self::send_request`]; [`Error::Invalid`] too if the RPC is not in service.
+    #[inline(always)]
     pub fn send_response(
         &mut self,
         now: Instant,
@@ -175,7 +177,7 @@ impl Endpoint {
 
     /// The request that an event announced, which is in service from now on; `None` if it was
     /// taken, or the RPC is gone.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, key: RpcKey) -> Option<Message> {
         let rpc = self.rpcs.get_mut(key)?;
         if rpc.state != State::Requested {
@@ -233,6 +235,7 @@ impl Endpoint {
     }
 
     /// One holder less; the last one frees the pages. False if they are gone already.
+    #[inline]
     pub fn release(&mut self, now: Instant, run: RunKey) -> bool {
         let released = self.pool.release(run);
         if self.pool.has_waiters() {
@@ -259,6 +262,7 @@ impl Endpoint {
         self.events.push_back(failed);
     }
 
+    #[inline(always)]
     fn hold(&mut self, payload: &Payload) -> Result<(), Error> {
         match payload {
             Payload::Buffer(_) | Payload::EmptyReply | Payload::Gone => Ok(()),

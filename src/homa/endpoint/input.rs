@@ -2,7 +2,7 @@
 
 use crate::addr::{Addr, Ip, LinkId, Meta};
 use crate::error::Error;
-use crate::homa::event::RpcKey;
+use crate::homa::event::{Event, RpcKey};
 use crate::homa::peer::{Link, Peer};
 use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
@@ -24,7 +24,7 @@ struct Arrival {
 
 impl Arrival {
     #[inline]
-    fn new(now: Instant, meta: &Meta, common: &Common) -> Self {
+    fn new(now: Instant, meta: Meta, common: Common) -> Self {
         Self {
             now,
             from: Addr::new(meta.from, common.sport),
@@ -44,29 +44,37 @@ impl Arrival {
 }
 
 impl Endpoint {
-    /// Takes one Homa packet, as the IP header cut it.
+    /// Takes one Homa packet, as the IP header cut it. `app` is told if it made a message whole.
     #[inline(always)]
-    pub fn handle_packet(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        meta: Meta,
+        packet: &[u8],
+        app: &mut impl FnMut(&mut Self, Event),
+    ) -> Verdict {
         self.stats.packets_in += 1;
         match wire::parse_data(packet) {
             Some((common, data, payload)) => {
-                self.on_data(Arrival::new(now, meta, &common), data, payload)
+                self.on_data(Arrival::new(now, meta, common), data, payload, app)
             }
             None => self.on_other(now, meta, packet),
         }
     }
 
-    /// Takes a packet that is no DATA.
+    /// Takes a packet that is no DATA, or one that is odd; what happens by it waits to be told.
     #[cold]
     #[inline(never)]
-    fn on_other(&mut self, now: Instant, meta: &Meta, packet: &[u8]) -> Verdict {
+    fn on_other(&mut self, now: Instant, meta: Meta, packet: &[u8]) -> Verdict {
         let Ok((common, packet)) = wire::parse(packet) else {
             self.stats.malformed += 1;
             return Verdict::Dropped;
         };
-        let arrival = Arrival::new(now, meta, &common);
+        let arrival = Arrival::new(now, meta, common);
         match packet {
-            Packet::Data(data, payload) => self.on_data(arrival, data, payload),
+            Packet::Data(data, payload) => {
+                self.on_data(arrival, data, payload, &mut Self::keep_event)
+            }
             Packet::Grant(grant) => self.on_grant(arrival, grant),
             Packet::Resend(resend) => self.on_resend(arrival, resend),
             Packet::Unknown => self.on_unknown(arrival),
@@ -176,7 +184,13 @@ impl Endpoint {
     }
 
     #[inline(always)]
-    fn on_data(&mut self, arrival: Arrival, data: Data, payload: &[u8]) -> Verdict {
+    fn on_data(
+        &mut self,
+        arrival: Arrival,
+        data: Data,
+        payload: &[u8],
+        app: &mut impl FnMut(&mut Self, Event),
+    ) -> Verdict {
         if !data.fits(payload.len()) {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
@@ -200,7 +214,7 @@ impl Endpoint {
                 self.stats.unknown_rpc += 1;
                 return Verdict::Dropped;
             };
-            return self.receive(arrival.now, key, data, payload);
+            return self.receive(arrival.now, key, data, payload, app);
         }
         let hash = self.server_hash(arrival.id, self.peers.get(peer));
         let port = arrival.from.port;
@@ -214,7 +228,7 @@ impl Endpoint {
                 Err(verdict) => return verdict,
             },
         };
-        self.receive(arrival.now, key, data, payload)
+        self.receive(arrival.now, key, data, payload, app)
     }
 
     /// A message longer than all pages together would wait for them for ever.

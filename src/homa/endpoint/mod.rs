@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::homa::askers::Askers;
 use crate::homa::control::{Body, Control, ControlQueue};
 use crate::homa::cutoffs::Traffic;
-use crate::homa::event::{Event, Notify, Payload, RpcKey};
+use crate::homa::event::{Event, Notify, RpcKey, RunKey};
 use crate::homa::finished::{Finished, Name};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
@@ -93,8 +93,6 @@ pub struct Endpoint {
 #[must_use]
 pub enum Verdict {
     Taken,
-    /// It made a message whole.
-    Ready(Event),
     /// It changed nothing; a counter says why.
     Dropped,
     /// Nobody has the port it is for, and its sender should be told.
@@ -480,7 +478,7 @@ impl Endpoint {
             self.outgoing.unfile(key);
         }
         let request = (rpc.state == State::Requested).then_some(rpc.run);
-        let (message, (payload, notify)) = (rpc.message.take(), rpc.out.end());
+        let (message, (sent, notify)) = (rpc.message.take(), rpc.out.end());
         if let Some(message) = message {
             // First it waits for pages no more: those of the request may come free.
             self.drop_in(now, key, &message);
@@ -489,17 +487,14 @@ impl Endpoint {
             self.release(now, run);
         }
         self.tell_released(notify, Err(error));
-        self.drop_payload(now, payload);
+        self.release_sent(now, sent);
     }
 
+    /// Lets go of the run that a message out was sent from, if it was.
     #[inline]
-    fn drop_payload(&mut self, now: Instant, payload: Payload) {
-        match payload {
-            Payload::Buffer(buf) => drop(buf),
-            Payload::Received { run, .. } => {
-                self.release(now, run);
-            }
-            Payload::EmptyReply | Payload::Gone => {}
+    fn release_sent(&mut self, now: Instant, run: Option<RunKey>) {
+        if let Some(run) = run {
+            self.release(now, run);
         }
     }
 

@@ -26,6 +26,7 @@ impl Endpoint {
         key: RpcKey,
         data: Data,
         payload: &[u8],
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         let tick = self.wheel.tick();
         let Some(rpc) = self.rpcs.get_mut(key) else {
@@ -43,7 +44,7 @@ impl Endpoint {
                 if payload.len() == data.message_length as usize
                     && let Some(run) = self.pool.alloc_inlined(data.message_length, share)
                 {
-                    return self.receive_whole(now, key, data, payload, run);
+                    return self.receive_whole(now, key, data, payload, run, app);
                 }
                 self.start_receiving(now, key, data, payload.len());
             }
@@ -85,12 +86,13 @@ impl Endpoint {
         data: Data,
         payload: &[u8],
         run: RunKey,
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         if let Some((offset, _)) = self.pool.place(run) {
             self.region.write(offset as usize, payload);
         }
         let empty_reply = data.empty_reply && payload.len() == 1;
-        self.complete(now, key, run, empty_reply)
+        self.complete(now, key, run, empty_reply, app)
     }
 
     /// Sets up the first packet's message: its pages, and what may come without a grant.
@@ -192,29 +194,35 @@ impl Endpoint {
             if let Some(grantee) = grantee {
                 self.grants.on_gone(grantee);
             }
-            return self.complete(now, key, run, empty_reply);
+            return self.complete(now, key, run, empty_reply, &mut Self::keep_event);
         }
         Verdict::Taken
     }
 
     /// A message is whole: the user is told.
     #[inline(always)]
-    fn complete(&mut self, now: Instant, key: RpcKey, run: RunKey, empty_reply: bool) -> Verdict {
+    fn complete(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        run: RunKey,
+        empty_reply: bool,
+        app: &mut impl FnMut(&mut Self, Event),
+    ) -> Verdict {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
         if rpc.id.is_client() {
-            return self.end_with_response(now, key, run, empty_reply);
+            return self.end_with_response(now, key, run, empty_reply, app);
         }
         rpc.state = State::Requested;
         rpc.run = run;
         rpc.empty_reply = empty_reply;
         rpc.message = None;
         self.stats.requests_in += 1;
-        Verdict::Ready(Event::Request {
-            socket: rpc.socket,
-            rpc: key,
-        })
+        let (socket, rpc) = (rpc.socket, key);
+        app(self, Event::Request { socket, rpc });
+        Verdict::Taken
     }
 
     /// The response is whole: nothing of the RPC is needed any more, and a later packet will tell
@@ -226,6 +234,7 @@ impl Endpoint {
         key: RpcKey,
         run: RunKey,
         empty_reply: bool,
+        app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         let Some((offset, len)) = self.pool.place(run) else {
             return Verdict::Dropped;
@@ -249,7 +258,7 @@ impl Endpoint {
         if !rpc.out.is_one_packet() {
             self.outgoing.unfile(key);
         }
-        let (payload, notify) = rpc.out.end();
+        let (run, notify) = rpc.out.end();
         let ack = Ack {
             client_id: rpc.id,
             server_port: rpc.peer_port,
@@ -260,13 +269,15 @@ impl Endpoint {
         }
         // The response shows that the server had the whole request.
         self.tell_released(notify, Ok(()));
-        self.drop_payload(now, payload);
+        self.release_sent(now, run);
         self.stats.responses += 1;
-        Verdict::Ready(Event::Response {
+        let event = Event::Response {
             socket,
             tag,
             message,
-        })
+        };
+        app(self, event);
+        Verdict::Taken
     }
 
     /// Sends the ack that found no room, and saved ones so that the next finds some.

@@ -9,7 +9,7 @@ mod repair;
 use super::*;
 use crate::addr::{Addr, LinkId, Meta};
 use crate::homa::Message;
-use crate::homa::event::SocketKey;
+use crate::homa::event::{Payload, SocketKey};
 use crate::time::Duration;
 use crate::wire::homa::{self as wire, Ack, Common, Data, Packet, Placement, Resend};
 
@@ -55,12 +55,11 @@ impl Rig {
             from: from.ip,
             to: OURS,
         };
-        let verdict = self.homa.handle_packet(self.now, &meta, &bytes[..len]);
+        let verdict =
+            self.homa
+                .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
         self.resolve();
         self.homa.check();
-        if let Verdict::Ready(event) = verdict {
-            self.homa.keep_event(event);
-        }
         !matches!(verdict, Verdict::Dropped | Verdict::PortUnreachable)
     }
 

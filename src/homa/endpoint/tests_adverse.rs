@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::addr::{Addr, LinkId, Meta};
-use crate::homa::event::{RunKey, SocketKey};
+use crate::homa::event::{Payload, RunKey, SocketKey};
 use crate::homa::pool::BPAGE_LEN;
 use crate::mem::Buffers;
 use crate::time::Duration;
@@ -63,10 +63,9 @@ impl Hand {
             from: PEER,
             to: OWN,
         };
-        let verdict = self.homa.handle_packet(self.now, &meta, &bytes[..len]);
-        if let Verdict::Ready(event) = verdict {
-            self.homa.keep_event(event);
-        }
+        let verdict =
+            self.homa
+                .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
         verdict
     }
 

@@ -64,7 +64,7 @@ fn a_closed_port_is_told_and_understood() {
     let Some(Ingress::Homa { meta, packet }) = receive(&mut b, START, &request) else {
         panic!("a packet");
     };
-    b.port_unreachable(START, &meta, packet);
+    b.port_unreachable(START, meta, packet);
     let frame = transmit(&mut b, START).unwrap();
     // Headers, ICMP header, quoted IP header and 56 bytes.
     assert_eq!(frame.len(), 34 + 8 + 20 + 56);
@@ -83,11 +83,11 @@ fn a_closed_port_is_told_and_understood() {
 fn a_sender_not_yet_known_is_asked_for_first_and_told_upon_its_next_try() {
     let mut b = host(B, 2);
     let meta = Meta { from: A, to: B };
-    b.port_unreachable(START, &meta, &homa_like());
+    b.port_unreachable(START, meta, &homa_like());
     assert_eq!(drain(&mut b, START).len(), 1); // The ARP request.
     receive(&mut b, START, &answer_frame(A, 1, B, 2));
     assert_eq!(b.poll_event(), None, "nobody above asked for the peer");
-    b.port_unreachable(START, &meta, &homa_like());
+    b.port_unreachable(START, meta, &homa_like());
     assert_eq!(drain(&mut b, START)[0][23], 1);
 }
 
@@ -99,7 +99,7 @@ fn closed_ports_are_told_at_a_bounded_rate() {
     let mut told = 0;
     for millis in 0..1000 {
         for _ in 0..10 {
-            b.port_unreachable(after(millis), &Meta { from: A, to: B }, &homa_like());
+            b.port_unreachable(after(millis), Meta { from: A, to: B }, &homa_like());
         }
         told += drain(&mut b, after(millis)).len();
     }
@@ -111,7 +111,7 @@ fn icmp_about_others_packets_is_ignored() {
     let (mut a, mut b, link) = pair();
     let request = seal(&mut a, link, &homa_like(), 0).unwrap();
     receive(&mut b, START, &request);
-    b.port_unreachable(START, &Meta { from: A, to: B }, &homa_like());
+    b.port_unreachable(START, Meta { from: A, to: B }, &homa_like());
     let frame = transmit(&mut b, START).unwrap();
     // Protocol and source of the quoted packet; its version; the ICMP type.
     for (at, value) in [(42 + 9, 17), (42 + 15, 77), (42, 0x65), (34, 5)] {
@@ -211,7 +211,7 @@ fn garbage_never_panics_and_leaves_the_stack_working() {
     let (mut a, mut b, link) = pair();
     let request = seal(&mut a, link, &homa_like(), 0).unwrap();
     receive(&mut b, START, &request);
-    b.port_unreachable(START, &Meta { from: A, to: B }, &homa_like());
+    b.port_unreachable(START, Meta { from: A, to: B }, &homa_like());
     let seeds = [
         frame_for_a(),
         transmit(&mut b, START).unwrap(),

@@ -80,7 +80,7 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     }
 
     /// A token for an operation that begins; `Exhausted` if there are too many.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self, pending: P) -> Result<QToken, Error> {
         let (key, token) = self.slots.enter().ok_or(Error::Exhausted)?;
         token.begin(pending);
@@ -89,7 +89,7 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
 
     /// As [`Self::start`], for an operation that wants to know its token before it is sure to
     /// begin, and with something beside it for the caller.
-    #[inline]
+    #[inline(always)]
     pub fn start_with<U>(
         &mut self,
         begin: impl FnOnce(QToken) -> Result<(P, U), Error>,
@@ -127,7 +127,7 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
 
     /// Ends an operation with the result that `end` makes of what was pending. False, and `end`
     /// is not called, if nothing is pending under this token.
-    #[inline]
+    #[inline(always)]
     pub fn complete(&mut self, qt: QToken, end: impl FnOnce(&P) -> R) -> bool {
         let older = self.newest;
         let token = self.key(qt).and_then(|key| self.slots.get_mut(key));
@@ -157,7 +157,7 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     }
 
     /// The result under a token, which is thereby consumed; `Ok(None)` while it is pending.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, qt: QToken) -> Result<Option<R>, Error> {
         let key = self.key(qt).ok_or(Error::Invalid)?;
         if !self.slots.get(key).ok_or(Error::Invalid)?.is_done {
@@ -190,7 +190,7 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     }
 
     /// Takes a token with its result out of the list and the table.
-    #[inline]
+    #[inline(always)]
     fn take_done(&mut self, key: Key<Token<P, R>>) -> Option<R> {
         let token = self.slots.leave(key)?;
         let (result, older, newer) = (token.result, token.older, token.newer);

@@ -49,7 +49,9 @@ fn short_packets_and_unknown_types_are_malformed() {
         bytes[11] = kind;
         let needs = lens.get(usize::from(kind).wrapping_sub(0x10)).copied();
         for len in 0..needs.unwrap_or(100) {
-            let _ = rig.homa.handle_packet(rig.now, &meta, &bytes[..len]);
+            let _ = rig
+                .homa
+                .handle_packet(rig.now, meta, &bytes[..len], &mut Endpoint::keep_event);
             malformed += 1;
             assert_eq!(rig.homa.stats().malformed, malformed, "{kind:#x} {len}");
         }
@@ -69,7 +71,9 @@ fn an_ack_that_claims_more_than_five_is_malformed() {
     };
     for count in [6, 7, 0xffff] {
         bytes[28..30].copy_from_slice(&u16::to_be_bytes(count));
-        let verdict = rig.homa.handle_packet(rig.now, &meta, &bytes);
+        let verdict = rig
+            .homa
+            .handle_packet(rig.now, meta, &bytes, &mut Endpoint::keep_event);
         assert_eq!(verdict, Verdict::Dropped);
     }
     assert_eq!(rig.homa.stats().malformed, 3);
