@@ -7,6 +7,7 @@ use crate::homa::share::{Share, Shares};
 use crate::homa::waiting::{Waiter, Waiting};
 use crate::slots::Key;
 use crate::time::{Duration, Instant};
+use crate::wire::homa::MAX_MESSAGE_LEN;
 
 /// Bytes of a bpage. Source: the seed's `HOMA_BPAGE_SIZE`.
 pub const BPAGE_LEN: u32 = 1 << 16;
@@ -31,7 +32,8 @@ pub struct Run {
 /// A message shorter than a page is cut from the *partial* page; a longer one gets adjacent whole
 /// pages, and what its last page has left becomes the partial page if that is the larger rest.
 /// Long runs come from the low end and partial pages from the high end, so that small messages do
-/// not break up the large stretches. The lowest (highest) free page is taken first, which keeps
+/// not break up the large stretches. Requests have the lower pages only, so that there is always
+/// room for the responses that their handlers wait for. The lowest (highest) free page is taken first, which keeps
 /// the pages in use few and in the cache.
 #[derive(Debug)]
 pub struct Pool {
@@ -40,7 +42,10 @@ pub struct Pool {
     /// One bit for each page that no run reaches into.
     free: Vec<u64>,
     free_count: u32,
-    partial: Option<Partial>,
+    /// The pages that small responses and small requests are cut from.
+    partial: [Option<Partial>; 2],
+    /// Requests lie below this page, if they fit there.
+    requests_end: u32,
     runs: Arena<Run>,
     shares: Shares,
     waiting: Waiting,
@@ -76,7 +81,8 @@ impl Pool {
             users: vec![0; pages],
             free,
             free_count: pages as u32,
-            partial: None,
+            partial: [None; 2],
+            requests_end: requests_end(pages as u32),
             runs: Arena::new(runs_max),
             shares: Shares::new(pages as u32 * BPAGE_LEN),
             waiting: Waiting::default(),
@@ -99,9 +105,9 @@ impl Pool {
             return None;
         }
         let offset = match self.reserved {
-            None => match self.cut_from_partial(len) {
+            None => match self.cut_from_partial(len, share) {
                 Some(offset) => Some(offset),
-                None => self.take_anew(len, 0..0),
+                None => self.take_anew(len, share, 0..0),
             },
             Some(_) => self.take_beside(len, share),
         };
@@ -121,13 +127,22 @@ impl Pool {
 
     /// Starts a partial page, or takes whole pages; none of those in `but`.
     #[cold]
-    fn take_anew(&mut self, len: u32, but: Range<u32>) -> Option<u32> {
+    fn take_anew(&mut self, len: u32, share: Share, but: Range<u32>) -> Option<u32> {
         if len >= BPAGE_LEN {
-            return self.take_pages(len, but);
+            return self.take_pages(len, share, but);
         }
-        let page = self.highest_free(but)?;
-        self.partial = Some(Partial { page, used: 0 });
-        self.cut_from_partial(len)
+        let page = self.highest_free(self.area(1, share), but)?;
+        self.partial[side(share)] = Some(Partial { page, used: 0 });
+        self.cut_from_partial(len, share)
+    }
+
+    /// Where a message of so many pages may lie. Requests leave the upper pages to responses, and
+    /// not only as many: a long response needs adjacent ones.
+    fn area(&self, count: u32, share: Share) -> Range<u32> {
+        match share {
+            Share::Request(_) if count <= self.requests_end => 0..self.requests_end,
+            Share::Request(_) | Share::Response => 0..self.pages(),
+        }
     }
 
     /// Takes what lies beside the reserved window.
@@ -139,16 +154,17 @@ impl Pool {
         let reserved = self.reserved.clone()?;
         let but = reserved.window;
         // No small message may keep a page of the window in use.
-        self.partial = self.partial.filter(|partial| !but.contains(&partial.page));
+        let keep = |partial: Option<Partial>| partial.filter(|one| !but.contains(&one.page));
+        self.partial = self.partial.map(keep);
         let offset = self
-            .cut_from_partial(len)
-            .or_else(|| self.take_anew(len, but));
+            .cut_from_partial(len, share)
+            .or_else(|| self.take_anew(len, share, but));
         if offset.is_some() || share != Share::Response {
             return offset;
         }
         match reserved.waiter.share {
             Share::Response => None,
-            Share::Request(_) => self.take_anew(len, 0..0),
+            Share::Request(_) => self.take_anew(len, share, 0..0),
         }
     }
 
@@ -250,17 +266,17 @@ impl Pool {
             .filter(|waiter| now.since(waiter.birth) >= PATIENCE)
             .map(|waiter| Reservation {
                 waiter,
-                window: self.best_window(waiter.len.div_ceil(BPAGE_LEN)),
+                window: self.best_window(waiter.len.div_ceil(BPAGE_LEN), waiter.share),
                 chosen_at: now,
             });
     }
 
     /// The `count` adjacent pages of which the fewest are in use, the lowest of several.
-    fn best_window(&self, count: u32) -> Range<u32> {
+    fn best_window(&self, count: u32, share: Share) -> Range<u32> {
         let in_use = |page: u32| u32::from(self.users[page as usize] > 0);
         let mut used: u32 = (0..count).map(in_use).sum();
         let mut best = (used, 0);
-        for start in 1..=self.pages() - count {
+        for start in 1..=self.area(count, share).end - count {
             used = used + in_use(start + count - 1) - in_use(start - 1);
             best = best.min((used, start));
         }
@@ -285,7 +301,7 @@ impl Pool {
 
     /// Bytes that requests hold, as they count against their share.
     pub fn held_by_requests(&self) -> u32 {
-        self.shares.requests()
+        self.shares.held()
     }
 
     /// What [`Self::held_by_requests`] must equal, counted anew: for checks.
@@ -311,8 +327,8 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
-        let partial = self.partial.as_mut()?;
+    fn cut_from_partial(&mut self, len: u32, share: Share) -> Option<u32> {
+        let partial = self.partial[side(share)].as_mut()?;
         if self.users[partial.page as usize] == 0 {
             partial.used = 0;
         }
@@ -325,30 +341,36 @@ impl Pool {
         Some(offset)
     }
 
-    /// Takes enough adjacent free pages, lowest first.
-    fn take_pages(&mut self, len: u32, but: Range<u32>) -> Option<u32> {
+    /// Takes enough adjacent free pages, lowest first; for a response of those that are no
+    /// request's, if there are enough.
+    fn take_pages(&mut self, len: u32, share: Share, but: Range<u32>) -> Option<u32> {
         let count = len.div_ceil(BPAGE_LEN);
-        let first = self.lowest_stretch(count, but)?;
+        let own = match share {
+            Share::Response => self.requests_end..self.pages(),
+            Share::Request(_) => 0..0,
+        };
+        let own = self.lowest_stretch(count, own, but.clone());
+        let first = own.or_else(|| self.lowest_stretch(count, self.area(count, share), but))?;
         let last = first + count - 1;
-        if self
-            .partial
-            .is_some_and(|partial| (first..=last).contains(&partial.page))
-        {
-            self.partial = None;
-        }
+        let keep = |partial: Option<Partial>| {
+            partial.filter(|partial| !(first..=last).contains(&partial.page))
+        };
+        self.partial = self.partial.map(keep);
         let used = (len - (count - 1) * BPAGE_LEN)
             .next_multiple_of(PIECE_ALIGN)
             .min(BPAGE_LEN);
-        if self.partial.is_none_or(|partial| used < partial.used) {
-            self.partial = Some(Partial { page: last, used });
+        let partial = &mut self.partial[side(share)];
+        if partial.is_none_or(|partial| used < partial.used) {
+            *partial = Some(Partial { page: last, used });
         }
         Some(first * BPAGE_LEN)
     }
 
-    fn lowest_stretch(&self, count: u32, but: Range<u32>) -> Option<u32> {
+    fn lowest_stretch(&self, count: u32, area: Range<u32>, but: Range<u32>) -> Option<u32> {
         if count > self.free_count {
             return None;
         }
+        let may = |page: u32| area.contains(&page) && !but.contains(&page);
         let (mut start, mut found) = (0, 0);
         for (word_index, &word) in self.free.iter().enumerate() {
             let base = word_index as u32 * 64;
@@ -357,7 +379,7 @@ impl Pool {
                 continue;
             }
             for bit in 0..64 {
-                if word >> bit & 1 == 0 || but.contains(&(base + bit)) {
+                if word >> bit & 1 == 0 || !may(base + bit) {
                     found = 0;
                     continue;
                 }
@@ -373,13 +395,13 @@ impl Pool {
         None
     }
 
-    fn highest_free(&self, but: Range<u32>) -> Option<u32> {
+    fn highest_free(&self, area: Range<u32>, but: Range<u32>) -> Option<u32> {
         for (index, &word) in self.free.iter().enumerate().rev() {
             let mut word = word;
             while word != 0 {
                 let bit = 63 - word.leading_zeros();
                 let page = index as u32 * 64 + bit;
-                if !but.contains(&page) {
+                if area.contains(&page) && !but.contains(&page) {
                     return Some(page);
                 }
                 word ^= 1 << bit;
@@ -406,6 +428,22 @@ impl Pool {
             self.free[page as usize / 64] |= 1 << (page % 64);
             self.free_count += 1;
         }
+    }
+}
+
+/// The first page that is for responses only: of a quarter of the pages, or of as many as the
+/// longest message takes, which is more in a small pool.
+fn requests_end(pages: u32) -> u32 {
+    const LONGEST: u32 = MAX_MESSAGE_LEN.div_ceil(BPAGE_LEN);
+    pages - (pages / 4).max(LONGEST.min(pages / 2))
+}
+
+/// Small requests and small responses share no page.
+#[inline(always)]
+fn side(share: Share) -> usize {
+    match share {
+        Share::Response => 0,
+        Share::Request(_) => 1,
     }
 }
 
@@ -538,8 +576,8 @@ mod tests {
         }
     }
 
-    /// Decision 19. 64 peers want 16 pages each of 1,024: four of them, by their size, get a
-    /// quarter of three quarters each; what is left is for responses.
+    /// Decision 19. 64 peers want 16 pages each of 64: three of them get a quarter each, and the
+    /// last quarter is for responses.
     #[test]
     fn requests_leave_a_quarter_of_the_pages_to_responses() {
         let mut pool = Pool::new(64 * PAGE, 1000);
@@ -549,7 +587,8 @@ mod tests {
         }
         assert_eq!((runs.len(), pool.free_pages()), (3, 16));
         assert_eq!(pool.held_by_requests(), 48 * BPAGE_LEN);
-        assert!(pool.alloc(1, Share::Request(70)).is_none());
+        // The last pages have 48,576 B left each.
+        assert!(pool.alloc(60_000, Share::Request(70)).is_none());
         let response = pool.alloc(1_000_000, Share::Response).unwrap();
         assert!(pool.release(response) && pool.release(runs[1]));
         // A peer that has its quarter gets no more, another does.
@@ -621,7 +660,7 @@ mod tests {
             let response = pool.alloc(100, Share::Response);
             assert_eq!(response.is_some(), expected, "{share:?}");
             pool.stop_waiting(waiter);
-            assert!(pool.alloc(100, Share::Request(8)).is_some());
+            assert!(pool.alloc(100, Share::Response).is_some());
         }
     }
 

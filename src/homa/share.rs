@@ -1,4 +1,4 @@
-//! How much of the receive memory requests may hold, all together and each peer's.
+//! How much of the receive memory the requests of one peer may hold.
 
 /// On whose account the bytes of a message go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -10,16 +10,13 @@ pub enum Share {
     Request(u32),
 }
 
-/// What requests hold of a pool.
+/// What the requests of each peer hold of a pool: a quarter, at most. Decision 19.
 ///
-/// They may have three quarters of it, and those of one peer a quarter. The rest is for responses:
-/// a handler that keeps its request while it calls others would else wait for ever. Whoever holds
-/// nothing may have one message of any length, since in a small pool a share is less than that.
+/// Whoever holds nothing may have one message of any length, since in a small pool a quarter is
+/// less than that.
 #[derive(Debug)]
 pub struct Shares {
-    requests_max: u32,
     peer_max: u32,
-    requests: u32,
     /// By the peer's slot. A new tenant of a slot inherits what is held still; it is little, and
     /// given back in the end.
     peers: Vec<u32>,
@@ -29,16 +26,9 @@ impl Shares {
     /// For a pool of `pool_len` bytes.
     pub fn new(pool_len: u32) -> Self {
         Self {
-            requests_max: pool_len - pool_len / 4,
             peer_max: pool_len / 4,
-            requests: 0,
             peers: Vec::new(),
         }
-    }
-
-    /// Whether requests may hold so much more, whosever they are.
-    pub fn admits_request(&self, bytes: u32) -> bool {
-        self.requests == 0 || self.requests_max - self.requests.min(self.requests_max) >= bytes
     }
 
     /// Whether one peer's requests may hold so much more.
@@ -55,10 +45,8 @@ impl Shares {
         };
         if let Some(held) = self.peers.get_mut(peer as usize)
             && *held + bytes <= self.peer_max
-            && self.requests + bytes <= self.requests_max
         {
             *held += bytes;
-            self.requests += bytes;
             return true;
         }
         self.take_first(peer, bytes)
@@ -67,13 +55,12 @@ impl Shares {
     /// As [`Self::take`], for a peer that was not seen before or may hold nothing else.
     #[cold]
     fn take_first(&mut self, peer: u32, bytes: u32) -> bool {
-        let is_admitted = self.admits_request(bytes) && self.admits_peer(peer, bytes);
+        let is_admitted = self.admits_peer(peer, bytes);
         if is_admitted {
             let peer = peer as usize;
             if peer >= self.peers.len() {
                 self.peers.resize(peer + 1, 0);
             }
-            self.requests += bytes;
             self.peers[peer] += bytes;
         }
         is_admitted
@@ -82,14 +69,13 @@ impl Shares {
     #[inline]
     pub fn give_back(&mut self, share: Share, bytes: u32) {
         if let Share::Request(peer) = share {
-            self.requests -= bytes;
             self.peers[peer as usize] -= bytes;
         }
     }
 
-    /// What all requests hold, bytes.
-    pub fn requests(&self) -> u32 {
-        self.requests
+    /// What all requests hold, bytes: for checks.
+    pub fn held(&self) -> u32 {
+        self.peers.iter().sum()
     }
 }
 
@@ -97,30 +83,29 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// Of 1,000 B requests may have 750 and a peer 250.
+    /// Of 1,000 B a peer may have 250; what responses hold does not count.
     #[test]
-    fn a_peer_has_a_quarter_and_all_requests_three() {
+    fn a_peer_has_a_quarter() {
         let mut shares = Shares::new(1000);
         for peer in 0..3 {
             assert!(shares.take(Share::Request(peer), 100));
             assert!(!shares.take(Share::Request(peer), 151));
             assert!(shares.take(Share::Request(peer), 150));
         }
-        assert!(!shares.take(Share::Request(3), 1));
         assert!(shares.take(Share::Response, 1000));
         shares.give_back(Share::Request(1), 100);
-        assert!(!shares.take(Share::Request(3), 101) && shares.take(Share::Request(3), 100));
+        assert!(!shares.take(Share::Request(1), 101) && shares.take(Share::Request(1), 100));
         assert!(!shares.take(Share::Request(0), 1));
-        assert_eq!(shares.requests(), 750);
+        assert_eq!(shares.held(), 750);
     }
 
     #[test]
     fn who_holds_nothing_may_have_one_message_of_any_length() {
         let mut shares = Shares::new(1000);
-        assert!(shares.take(Share::Request(0), 900));
-        assert!(!shares.take(Share::Request(0), 1) && !shares.take(Share::Request(1), 1));
+        assert!(shares.take(Share::Request(0), 900) && !shares.take(Share::Request(0), 1));
+        assert!(shares.take(Share::Request(1), 300));
         shares.give_back(Share::Request(0), 900);
-        assert_eq!(shares.requests(), 0);
-        assert!(shares.take(Share::Request(0), 100) && shares.take(Share::Request(1), 300));
+        assert!(shares.take(Share::Request(0), 300));
+        assert_eq!(shares.held(), 600);
     }
 }

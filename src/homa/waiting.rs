@@ -17,7 +17,7 @@ pub struct Waiter {
 
 /// All of them.
 ///
-/// Responses and requests stand in lines of their own, since the one must not wait for the share
+/// Responses and requests stand in lines of their own, since the one must not wait for the pages
 /// of the other. Requests of a peer that has its share stand aside, so that nobody looks at them
 /// in vain.
 #[derive(Debug, Default)]
@@ -126,7 +126,7 @@ impl Waiting {
                 return None;
             };
             if shares.admits_peer(peer, charge(waiter.len)) {
-                return shares.admits_request(charge(waiter.len)).then_some(waiter);
+                return Some(waiter);
             }
             self.requests.remove(&waiter);
             self.aside.insert((peer, waiter));
@@ -210,18 +210,5 @@ mod tests {
         // The other one is still aside, and can be taken out there.
         waiting.remove(&greedy[1]);
         assert_eq!(waiting.len(), 2);
-    }
-
-    /// Three quarters of 1,000 B are taken: no request goes on, but a response does.
-    #[test]
-    fn responses_do_not_wait_for_the_share_of_requests() {
-        let mut waiting = Waiting::default();
-        let mut shares = Shares::new(1000);
-        (0..3).for_each(|peer| assert!(shares.take(Share::Request(peer), 240)));
-        waiting.insert(waiter(50, 1, 0, Share::Request(7)));
-        let response = waiter(900, 2, 1, Share::Response);
-        waiting.insert(response);
-        assert_eq!(waiting.smallest(&shares, same), [Some(response), None]);
-        assert_eq!(waiting.oldest(&shares, same), Some(response));
     }
 }
