@@ -151,7 +151,7 @@ impl Side {
     }
 
     /// The message of the oldest token, if it is here after at most one turn.
-    #[inline]
+    #[inline(always)]
     fn wait_first(&mut self) -> Result<Option<Sga>, Failure> {
         // With nothing to wait for, a token that never was one would be an error: look again later.
         let Some(&first) = self.pending.front() else {
