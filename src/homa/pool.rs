@@ -33,8 +33,8 @@ pub struct Run {
 /// pages, and what its last page has left becomes the partial page if that is the larger rest.
 /// Long runs come from the low end and partial pages from the high end, so that small messages do
 /// not break up the large stretches. Requests have the lower pages only, so that there is always
-/// room for the responses that their handlers wait for. The lowest (highest) free page is taken first, which keeps
-/// the pages in use few and in the cache.
+/// room for the responses that their handlers wait for. The lowest (highest) free page is taken
+/// first, which keeps the pages in use few and in the cache.
 #[derive(Debug)]
 pub struct Pool {
     /// For each page, how many runs reach into it.
