@@ -74,6 +74,44 @@ fn bench_net_stands_beside_a_bare_ping_pong() {
     assert!(number(&rows[1], "p50_ratio_to_floor") > 0.0);
 }
 
+/// All scenarios' names, and one of them with its captures.
+#[test]
+fn sim_record_writes_captures_and_tells_of_them() {
+    let out = std::env::temp_dir().join(format!("demihoma-record-{}", std::process::id()));
+    let words = format!(
+        "sim record --json --scenario 38_drop_ack --out {}",
+        out.display()
+    );
+    let rows = rows(&words);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(
+        (&rows[0]["scenario"], number(&rows[0], "dropped")),
+        (&"38_drop_ack".into(), 2.0)
+    );
+    let mut sizes = Vec::new();
+    for (name, count) in [
+        ("38_drop_ack.pcap", "frames"),
+        ("38_drop_ack.dropped.pcap", "dropped"),
+    ] {
+        let file = std::fs::read(out.join(name)).expect("the capture was written");
+        let mut reader = demihoma::trace::pcap::Reader::new(&file[..]).expect("a capture");
+        let mut frames = 0.0;
+        while reader.next_record().expect("a whole capture").is_some() {
+            frames += 1.0;
+        }
+        assert_eq!(frames, number(&rows[0], count), "{name}");
+        sizes.push(file.len());
+    }
+    std::fs::remove_dir_all(&out).expect("the directory is ours");
+    assert!(sizes[0] > sizes[1]);
+    let refused = demihoma("sim record --out /proc/nowhere");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        text.contains("/proc/nowhere") && text.contains("--out"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_bad_argument_gives_one_line_that_names_it() {
     for (words, named) in [
@@ -82,6 +120,8 @@ fn a_bad_argument_gives_one_line_that_names_it() {
         ("bench ring --path sideways", "sideways"),
         ("bench net --seconds never", "--seconds"),
         ("bench sea", "sea"),
+        ("sim record --scenario sea --out x", "sea"),
+        ("sim record", "--out"),
         ("fly", "fly"),
     ] {
         let output = demihoma(words);

@@ -108,14 +108,12 @@ impl Peer {
     }
 
     /// The priority of the unscheduled bytes of a message: the highest whose cutoff is not below
-    /// its length.
+    /// its length. No higher than `top`: the peer may know more levels than we have.
     #[inline]
-    pub fn unsched_priority(&self, message_len: u32) -> u8 {
+    pub fn unsched_priority(&self, message_len: u32, top: u8) -> u8 {
         let cutoffs = &self.cutoffs.unsched_cutoffs;
-        cutoffs
-            .iter()
-            .rposition(|&cutoff| cutoff >= message_len)
-            .unwrap_or(0) as u8
+        let level = cutoffs.iter().rposition(|&cutoff| cutoff >= message_len);
+        (level.unwrap_or(0) as u8).min(top)
     }
 
     /// Saves an ack for the next packet; gives it back if there is no room.
@@ -305,13 +303,17 @@ mod tests {
         let mut peer = Peer::new(ip(1), 0, Instant(0));
         assert_eq!(
             (
-                peer.unsched_priority(1),
-                peer.unsched_priority(MAX_MESSAGE_LEN)
+                peer.unsched_priority(1, 7),
+                peer.unsched_priority(MAX_MESSAGE_LEN, 7)
             ),
             (6, 6)
         );
         peer.cutoffs.unsched_cutoffs = [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200];
-        let priorities = [200, 201, 2_800, 15_001].map(|len| peer.unsched_priority(len));
+        assert_eq!(
+            [200, 15_001].map(|len| peer.unsched_priority(len, 5)),
+            [5, 4]
+        );
+        let priorities = [200, 201, 2_800, 15_001].map(|len| peer.unsched_priority(len, 7));
         assert_eq!(priorities, [7, 6, 6, 4]);
     }
 

@@ -1,4 +1,7 @@
 //! ICMP: pings answered, undeliverable packets told and understood.
+//!
+//! A host tells that it has no such port or protocol. Net and host unreachable are for routers to
+//! tell, which we are none of: we only understand them. Source: RFC 1122, section 3.2.2.1.
 
 use smoltcp::wire::{Icmpv4DstUnreachable, Icmpv4Message, Icmpv4Packet};
 
@@ -24,7 +27,7 @@ pub enum Unreachable {
     Port,
     /// The host does not speak Homa.
     Protocol,
-    /// Any other reason.
+    /// A router, or the host itself, cannot or will not pass it on.
     Host,
 }
 
@@ -48,6 +51,7 @@ pub(super) struct Quote {
 /// Lets a burst pass, and then so many a second.
 #[derive(Debug)]
 pub(super) struct Limiter {
+    burst: u64,
     /// When the bucket will be full again; the further ahead, the emptier it is.
     full_at: Instant,
 }
@@ -58,11 +62,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Message> {
     match packet.msg_type() {
         Icmpv4Message::EchoRequest if packet.msg_code() == 0 => Some(Message::Ping),
         Icmpv4Message::DstUnreachable => {
-            let reason = match Icmpv4DstUnreachable::from(packet.msg_code()) {
-                Icmpv4DstUnreachable::PortUnreachable => Unreachable::Port,
-                Icmpv4DstUnreachable::ProtoUnreachable => Unreachable::Protocol,
-                _ => Unreachable::Host,
-            };
+            let reason = Unreachable::new(Icmpv4DstUnreachable::from(packet.msg_code()))?;
             Quote::parse(reason, &bytes[HEADER_LEN..]).map(Message::Unreachable)
         }
         _ => None,
@@ -90,10 +90,31 @@ pub(super) fn write_port_unreachable(
 ) {
     let mut quoted_headers = [0; HEADERS_LEN];
     quoted.write(&mut quoted_headers, packet.len() as u16, 0);
-    out.resize(HEADERS_LEN + HEADER_LEN, 0);
-    out.extend_from_slice(&quoted_headers[HEADERS_LEN - IPV4_LEN..]);
-    out.extend_from_slice(&packet[..packet.len().min(QUOTE_MAX)]);
+    let (_, ip_header) = quoted_headers.split_at(HEADERS_LEN - IPV4_LEN);
     let code = Icmpv4DstUnreachable::PortUnreachable;
+    write_unreachable(headers, code, (ip_header, packet), out);
+}
+
+/// Writes "protocol unreachable", whole frame, into `out`. `quoted` is the packet of which nobody
+/// knows what it is, its IP header apart.
+pub(super) fn write_protocol_unreachable(
+    headers: &Template,
+    quoted: (&[u8], &[u8]),
+    out: &mut Vec<u8>,
+) {
+    let code = Icmpv4DstUnreachable::ProtoUnreachable;
+    write_unreachable(headers, code, quoted, out);
+}
+
+fn write_unreachable(
+    headers: &Template,
+    code: Icmpv4DstUnreachable,
+    (ip_header, packet): (&[u8], &[u8]),
+    out: &mut Vec<u8>,
+) {
+    out.resize(HEADERS_LEN + HEADER_LEN, 0);
+    out.extend_from_slice(ip_header);
+    out.extend_from_slice(&packet[..packet.len().min(QUOTE_MAX)]);
     finish(headers, Icmpv4Message::DstUnreachable, code.into(), out);
 }
 
@@ -107,6 +128,40 @@ fn finish(headers: &Template, message: Icmpv4Message, code: u8, out: &mut [u8]) 
     icmp.set_msg_type(message);
     icmp.set_msg_code(code);
     icmp.fill_checksum();
+}
+
+impl Unreachable {
+    /// `None` for codes that nobody has given a meaning.
+    fn new(code: Icmpv4DstUnreachable) -> Option<Self> {
+        use Icmpv4DstUnreachable as Code;
+        match code {
+            Code::PortUnreachable => Some(Self::Port),
+            Code::ProtoUnreachable => Some(Self::Protocol),
+            Code::NetUnreachable
+            | Code::HostUnreachable
+            | Code::FragRequired
+            | Code::SrcRouteFailed
+            | Code::DstNetUnknown
+            | Code::DstHostUnknown
+            | Code::SrcHostIsolated
+            | Code::NetProhibited
+            | Code::HostProhibited
+            | Code::NetUnreachToS
+            | Code::HostUnreachToS
+            | Code::CommProhibited
+            | Code::HostPrecedViol
+            | Code::PrecedCutoff => Some(Self::Host),
+            Code::Unknown(_) => None,
+        }
+    }
+
+    /// Whether only the destination itself can know it.
+    pub(super) const fn is_its_own(self) -> bool {
+        match self {
+            Self::Port | Self::Protocol => true,
+            Self::Host => false,
+        }
+    }
 }
 
 impl Quote {
@@ -131,19 +186,26 @@ impl Quote {
 }
 
 impl Limiter {
-    /// 1,000 a second, 50 at once. Source: Linux `icmp_msgs_per_sec`, `icmp_msgs_burst`.
+    /// 1,000 a second. Source: Linux `icmp_msgs_per_sec`.
     const INTERVAL: Duration = Duration::millis(1);
-    const BURST: u64 = 50;
 
-    pub(super) const fn new() -> Self {
+    /// At once, for closed ports. Source: Linux `icmp_msgs_burst`.
+    pub(super) const PORTS_BURST: u64 = 50;
+
+    /// At once, for protocols that are not ours: whoever sends many of them must not take the
+    /// outbox from those who found a port closed.
+    pub(super) const PROTOCOLS_BURST: u64 = 4;
+
+    pub(super) const fn new(burst: u64) -> Self {
         Self {
+            burst,
             full_at: Instant(0),
         }
     }
 
     pub(super) fn allows(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + Self::INTERVAL;
-        let allowed = full_at.since(now) <= Self::INTERVAL.times(Self::BURST);
+        let allowed = full_at.since(now) <= Self::INTERVAL.times(self.burst);
         if allowed {
             self.full_at = full_at;
         }
@@ -157,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_one_each_millisecond() {
-        let mut limiter = Limiter::new();
+        let mut limiter = Limiter::new(Limiter::PORTS_BURST);
         let at = |millis| Instant(0) + Duration::millis(millis);
         let passed = |limiter: &mut Limiter, now| (0..100).filter(|_| limiter.allows(now)).count();
         assert_eq!(passed(&mut limiter, at(1000)), 50);

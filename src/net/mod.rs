@@ -102,6 +102,8 @@ counters! {
         unreachable_received,
         /// ARP and ICMP frames sent
         sent,
+        /// Packets whose senders were told that nobody here takes them
+        refused,
         /// Frames dropped that are shorter than their headers say
         truncated,
         /// Frames dropped that are for somebody else

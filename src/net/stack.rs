@@ -26,7 +26,8 @@ pub struct Stack {
     routes: Routes,
     neighbors: Neighbors,
     outbox: Outbox,
-    icmp_limiter: Limiter,
+    ports_limiter: Limiter,
+    protocols_limiter: Limiter,
     stats: Stats,
     /// The latest time we were told, for [`Self::seal`], which is not.
     now: Instant,
@@ -49,7 +50,8 @@ impl Stack {
             neighbors: Neighbors::new(&params),
             routes: Routes::new(params.addresses, params.gateway),
             outbox,
-            icmp_limiter: Limiter::new(),
+            ports_limiter: Limiter::new(Limiter::PORTS_BURST),
+            protocols_limiter: Limiter::new(Limiter::PROTOCOLS_BURST),
             stats: Stats::default(),
             now: Instant(0),
         })
@@ -145,7 +147,7 @@ impl Stack {
     #[cold]
     pub fn port_unreachable(&mut self, now: Instant, meta: Meta, packet: &[u8]) {
         self.now = now;
-        if !self.icmp_limiter.allows(now) {
+        if !self.ports_limiter.allows(now) {
             self.stats.rate_limited += 1;
             return;
         }
@@ -163,7 +165,10 @@ impl Stack {
         let reply = Template::new((self.mac, headers.mac()), (to, from), icmp::PROTOCOL);
         let quoted = Template::new((headers.mac(), self.mac), (from, to), self.ip_protocol);
         match self.outbox.push_icmp() {
-            Some(out) => icmp::write_port_unreachable(&reply, &quoted, packet, out),
+            Some(out) => {
+                icmp::write_port_unreachable(&reply, &quoted, packet, out);
+                self.stats.refused += 1;
+            }
             None => self.stats.count(Odd::QueueFull),
         }
     }
@@ -238,8 +243,17 @@ impl Stack {
         if !self.routes.is_own(meta.to) {
             return Err(Odd::NotOurs);
         }
+        if packet.protocol == icmp::PROTOCOL {
+            return self.receive_icmp(meta, header.from, packet.payload);
+        }
         if packet.protocol != self.ip_protocol {
-            return self.receive_icmp(meta, header.from, &packet);
+            self.refuse_protocol(
+                now,
+                meta,
+                header.from,
+                (&payload[..IPV4_LEN], packet.payload),
+            )?;
+            return Err(Odd::OtherProtocol);
         }
         if !self.neighbors.is_as_known(now, meta.from, header.from) {
             self.note_sender(now, meta.from, header.from)?;
@@ -293,13 +307,9 @@ impl Stack {
         &mut self,
         meta: Meta,
         mac: [u8; 6],
-        packet: &Ipv4<'_>,
+        bytes: &[u8],
     ) -> Result<Option<Ingress<'static>>, Odd> {
-        if packet.protocol != icmp::PROTOCOL {
-            return Err(Odd::OtherProtocol);
-        }
         self.check_sender(meta.from, mac)?;
-        let bytes = packet.payload;
         if !icmp::checksum_is_valid(bytes) {
             return Err(Odd::BadChecksum);
         }
@@ -307,6 +317,32 @@ impl Stack {
             Message::Ping => self.answer_ping(meta, mac, bytes).map(|()| None),
             Message::Unreachable(quote) => self.understand(meta.from, &quote).map(Some),
         }
+    }
+
+    /// Tells a packet's sender that we do not speak its protocol, so that it need not wait for an
+    /// answer. Source: RFC 1122, section 3.2.2.1. What it says of broadcasts and fragments cannot
+    /// be: those are no longer here.
+    #[cold]
+    fn refuse_protocol(
+        &mut self,
+        now: Instant,
+        meta: Meta,
+        mac: [u8; 6],
+        packet: (&[u8], &[u8]),
+    ) -> Result<(), Odd> {
+        self.check_sender(meta.from, mac)?;
+        let (Some(from), Some(to)) = (meta.from.as_v4(), meta.to.as_v4()) else {
+            return Ok(());
+        };
+        if !self.protocols_limiter.allows(now) {
+            self.stats.rate_limited += 1;
+            return Ok(());
+        }
+        let headers = Template::new((self.mac, mac), (to, from), icmp::PROTOCOL);
+        let out = self.outbox.push_icmp().ok_or(Odd::QueueFull)?;
+        icmp::write_protocol_unreachable(&headers, packet, out);
+        self.stats.refused += 1;
+        Ok(())
     }
 
     fn answer_ping(&mut self, meta: Meta, mac: [u8; 6], ping: &[u8]) -> Result<(), Odd> {
@@ -325,7 +361,9 @@ impl Stack {
 
     /// A packet of ours could not be delivered; or somebody says so.
     fn understand(&mut self, from: Ip, quote: &Quote) -> Result<Ingress<'static>, Odd> {
-        if !self.routes.is_own(quote.from.ip) || quote.protocol != self.ip_protocol {
+        let is_ours = self.routes.is_own(quote.from.ip) && quote.protocol == self.ip_protocol;
+        // A router cannot know what only the destination knows.
+        if !is_ours || quote.reason.is_its_own() && from != quote.to.ip {
             return Err(Odd::IcmpIgnored);
         }
         self.stats.unreachable_received += 1;

@@ -234,7 +234,7 @@ impl<D: Device> Poller<D> {
             && let Ok((common, _)) = crate::wire::homa::parse(&self.looped)
         {
             let to = crate::addr::Addr::new(ip, common.dport);
-            homa.handle_unreachable(now, to, common.id, Error::NotConnected);
+            homa.handle_unreachable(now, to, common.sport, common.id, Error::NotConnected);
         }
     }
 }
@@ -257,10 +257,11 @@ fn receive_other(
         }
         Some(Ingress::Unreachable {
             to,
+            sport,
             id: Some(id),
             reason,
             ..
-        }) => homa.handle_unreachable(now, to, RpcId(id), unreachable(reason)),
+        }) => homa.handle_unreachable(now, to, sport, RpcId(id), unreachable(reason)),
         Some(Ingress::Unreachable { id: None, .. }) | None => {}
     }
 }

@@ -7,7 +7,9 @@ mod app;
 mod faults;
 mod garbage;
 mod nic;
+pub mod record;
 mod role;
+mod tap;
 mod workload;
 mod world;
 
@@ -16,5 +18,6 @@ pub use faults::Faults;
 pub use garbage::Garbage;
 pub use nic::Nic;
 pub use role::Role;
+pub use tap::{Drops, Tap, Tapped};
 pub use workload::Sizes;
 pub use world::{Crossing, Host, World};

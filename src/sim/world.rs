@@ -10,9 +10,10 @@ use crate::mem::Region;
 use crate::net::{self, Interface};
 use crate::rng::Rng;
 use crate::runtime::Poller;
-use crate::sim::{App, Faults, Nic};
+use crate::sim::tap::homa_packet;
+use crate::sim::{App, Faults, Nic, Tap};
 use crate::time::{Duration, Instant, Rate};
-use crate::wire::homa::{Common, Packet, parse};
+use crate::wire::homa::{Common, Packet};
 
 /// Speed of each host's link.
 const LINK_MBPS: u32 = 25_000;
@@ -50,6 +51,8 @@ pub struct World<A> {
     pub faults: Faults,
     /// Says of each frame whether it gets lost: a link that is down, a way that is cut.
     pub loses: fn(&Crossing) -> bool,
+    /// Notes the frames, where somebody wants to have them.
+    pub tap: Option<Tap>,
     params: homa::Params,
     pages: usize,
     rng: Rng,
@@ -99,10 +102,7 @@ impl<A: App> Host<A> {
 impl Crossing<'_> {
     /// The Homa packet in the frame, if there is one.
     pub fn packet(&self) -> Option<(Common, Packet<'_>)> {
-        /// Ethernet and IPv4, as our stack writes them.
-        const HEADERS_LEN: usize = 34;
-        let is_homa = self.frame.get(12..14) == Some(&[8, 0]) && self.frame.get(23) == Some(&146);
-        parse(self.frame.get(HEADERS_LEN..).filter(|_| is_homa)?).ok()
+        homa_packet(self.frame)
     }
 }
 
@@ -128,6 +128,7 @@ impl<A: App> World<A> {
             hosts,
             faults: Faults::NONE,
             loses: |_| false,
+            tap: None,
             params: params.clone(),
             pages,
             rng,
@@ -241,6 +242,10 @@ impl<A: App> World<A> {
         host.link_idle_at = start + self.rate.time_for(frame.len() as u32 + WIRE_EXTRA);
         let at = host.link_idle_at + self.delay;
         self.frames += 1;
+        let (now, tap) = (self.now, &mut self.tap);
+        if tap.as_mut().is_some_and(|tap| tap.note(now, from, &frame)) {
+            return;
+        }
         for to in 0..self.hosts.len() {
             let mac = self.hosts[to].poller.device().caps().mac;
             let is_for = frame[0] & 1 == 1 || frame.starts_with(&mac);

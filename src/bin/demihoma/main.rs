@@ -1,9 +1,11 @@
-//! The program `demihoma`: measures the library on the machine it runs on.
+//! The program `demihoma`: measures the library on the machine it runs on, and runs it over a
+//! network in memory.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod failure;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,9 @@ enum Command {
     /// Measures speed, beside what bare DPDK does in the same run.
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Hosts of ours on a network in memory, in virtual time.
+    #[command(subcommand)]
+    Sim(sim::Command),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +39,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(command) => command.run(),
+        Command::Sim(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -133,12 +133,22 @@ impl Endpoint {
         }
     }
 
-    /// A host or a router says that `to` cannot be reached, quoting a packet we sent for `id`.
+    /// A host or a router says that `to` cannot be reached, quoting a packet we sent from `port`
+    /// for `id`.
     ///
-    /// Only a live RPC with that very peer is ended, so that a forged notice must guess an id.
-    pub fn handle_unreachable(&mut self, now: Instant, to: Addr, id: RpcId, error: Error) {
+    /// Only a live RPC with that very peer and port is ended, so that a forged notice must guess
+    /// an id.
+    pub fn handle_unreachable(
+        &mut self,
+        now: Instant,
+        to: Addr,
+        port: u16,
+        id: RpcId,
+        error: Error,
+    ) {
         let peer = self.peers.find(to.ip);
-        match peer.and_then(|peer| self.find_rpc(id, peer, to.port)) {
+        let key = peer.and_then(|peer| self.find_rpc(id, peer, to.port));
+        match key.filter(|&key| self.rpcs.get(key).is_some_and(|rpc| rpc.port == port)) {
             Some(key) => self.abort(now, key, error),
             None => self.stats.unknown_rpc += 1,
         }
@@ -377,14 +387,15 @@ impl Endpoint {
         };
         let mut body = Body::Unknown;
         if !arrival.id.is_client() {
+            // First of all, or a client whose server closed would wait in vain.
+            if self.sockets.server_on(arrival.port).is_none() {
+                self.stats.unknown_port += 1;
+                return Verdict::PortUnreachable;
+            }
             let hash = self.server_hash(arrival.id, self.peers.get(peer));
             if self.is_finished(arrival, peer, hash) {
                 // RPC_UNKNOWN would draw the whole request once more.
                 return Verdict::Dropped;
-            }
-            if self.sockets.server_on(arrival.port).is_none() {
-                self.stats.unknown_port += 1;
-                return Verdict::PortUnreachable;
             }
             if !self.may_serve() {
                 body = Body::Busy;

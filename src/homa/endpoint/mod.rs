@@ -154,8 +154,12 @@ counters! {
         late_requests,
         /// Finished RPCs forgotten early because the memory of them was full.
         finished_overflow,
-        /// DATA packets that held nothing new.
+        /// DATA packets, sent for the first time, that held nothing new.
         duplicates,
+        /// Retransmitted DATA packets that held nothing new.
+        retransmits_late,
+        /// Retransmitted DATA packets that held something new.
+        retransmits_used,
         /// DATA packets dropped because the message had too many holes.
         holes_overflow,
         /// Requests dropped because all RPC slots were taken.

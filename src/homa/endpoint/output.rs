@@ -164,7 +164,7 @@ impl Endpoint {
             ack: peer.take_ack(),
             retransmit: false,
         };
-        let priority = peer.unsched_priority(len);
+        let priority = peer.unsched_priority(len, self.params.num_priorities - 1);
         let (common, version) = (rpc.common(), peer.cutoffs.version);
         let out = &mut rpc.out;
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
@@ -194,7 +194,7 @@ impl Endpoint {
         };
         let (start, end, unsched) = (range.start, range.end, out.unsched());
         let priority = match range.start < unsched {
-            true => peer.unsched_priority(out.len),
+            true => peer.unsched_priority(out.len, self.params.num_priorities - 1),
             false => out.sched_priority,
         };
         let piece = Piece {
@@ -230,8 +230,9 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
-        // The response's timer was filed in the tick in which it was given.
-        let is_late = rpc.heard_tick != tick;
+        // The response's timer was filed in the tick in which it was given. Of a longer one, the
+        // client may have been heard since, by a GRANT.
+        let is_late = rpc.heard_tick != tick || !rpc.out.is_one_packet();
         rpc.heard_tick = tick;
         let (is_client, is_awaited) = (rpc.id.is_client(), rpc.out.notify != Notify::Never);
         if !is_client {

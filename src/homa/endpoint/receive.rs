@@ -49,8 +49,7 @@ impl Endpoint {
                 self.start_receiving(now, key, data, payload.len());
             }
             State::Requested | State::InService | State::Replying => {
-                self.stats.duplicates += 1;
-                return Verdict::Dropped;
+                return self.drop_duplicate(&data);
             }
         }
         self.store(now, key, data, payload)
@@ -88,6 +87,7 @@ impl Endpoint {
         run: RunKey,
         app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
+        self.stats.retransmits_used += u64::from(data.retransmit);
         if let Some((offset, _)) = self.pool.place(run) {
             self.region.write(offset as usize, payload);
         }
@@ -178,10 +178,10 @@ impl Endpoint {
             return Verdict::Dropped;
         };
         if message.received == before {
-            self.stats.duplicates += 1;
             self.on_duplicate(now, key, data.retransmit);
-            return Verdict::Dropped;
+            return self.drop_duplicate(&data);
         }
+        self.stats.retransmits_used += u64::from(data.retransmit);
         if let Some(grantee) = message.grantee {
             self.grants.on_data(grantee, message.received);
         }
@@ -197,6 +197,15 @@ impl Endpoint {
             return self.complete(now, key, run, empty_reply, &mut Self::keep_event);
         }
         Verdict::Taken
+    }
+
+    /// Rule IN-16: a duplicate of the network's making, or of ours.
+    fn drop_duplicate(&mut self, data: &Data) -> Verdict {
+        match data.retransmit {
+            true => self.stats.retransmits_late += 1,
+            false => self.stats.duplicates += 1,
+        }
+        Verdict::Dropped
     }
 
     /// A message is whole: the user is told.

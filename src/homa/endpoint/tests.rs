@@ -1,10 +1,14 @@
 //! One endpoint, driven by hand: packets go in, time passes tick by tick, packets come out.
 
+mod answers;
 mod asking;
+mod ends;
 mod greed;
 mod hostile;
 mod identity;
+mod incoming;
 mod repair;
+mod sending;
 
 use super::*;
 use crate::addr::{Addr, LinkId, Meta};
@@ -44,6 +48,15 @@ impl Rig {
 
     /// Takes a packet whose sender knows its RPC as `id`; false if it was dropped.
     fn hear_on(&mut self, port: u16, from: Addr, id: u64, packet: &Packet<'_>) -> bool {
+        let verdict = self.verdict_on(port, from, id, packet);
+        !matches!(verdict, Verdict::Dropped | Verdict::PortUnreachable)
+    }
+
+    fn verdict(&mut self, from: Addr, id: u64, packet: &Packet<'_>) -> Verdict {
+        self.verdict_on(PORT, from, id, packet)
+    }
+
+    fn verdict_on(&mut self, port: u16, from: Addr, id: u64, packet: &Packet<'_>) -> Verdict {
         let common = Common {
             sport: from.port,
             dport: port,
@@ -60,7 +73,15 @@ impl Rig {
                 .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
         self.resolve();
         self.homa.check();
-        !matches!(verdict, Verdict::Dropped | Verdict::PortUnreachable)
+        verdict
+    }
+
+    /// Somebody says that the packet we sent from `port` to `to` found nobody.
+    fn unreachable(&mut self, to: Addr, port: u16, id: u64) {
+        let error = Error::NotConnected;
+        self.homa
+            .handle_unreachable(self.now, to, port, RpcId(id), error);
+        self.homa.check();
     }
 
     fn resolve(&mut self) {
@@ -90,16 +111,33 @@ impl Rig {
 
     /// What is sent now.
     fn sent(&mut self) -> Vec<Out> {
+        let packets = self.packets();
+        let parsed = packets.iter().map(|(_, packet)| wire::parse(packet));
+        let outs = parsed.map(|parsed| parsed.unwrap());
+        outs.map(|(common, packet)| Out::new(common, &packet))
+            .collect()
+    }
+
+    /// As [`Self::sent`]: each packet's priority and its bytes.
+    fn packets(&mut self) -> Vec<(u8, Vec<u8>)> {
         self.resolve();
         let mut room = [0; 1600];
-        let mut outs = Vec::new();
+        let mut packets = Vec::new();
         while let Some(sent) = self.homa.poll_transmit(self.now, &mut room) {
-            let packet = &room[..usize::from(sent.len.get())];
-            let (common, packet) = wire::parse(packet).unwrap();
-            outs.push(Out::new(common, &packet));
+            packets.push((sent.priority, room[..usize::from(sent.len.get())].to_vec()));
         }
         self.homa.check();
-        outs
+        packets
+    }
+
+    /// The DATA among what is sent now: priority and header of each.
+    fn data_sent(&mut self) -> Vec<(u8, Data)> {
+        let packets = self.packets();
+        let data = packets.iter().filter_map(|(priority, packet)| {
+            let (_, data, _) = wire::parse_data(packet)?;
+            Some((*priority, data))
+        });
+        data.collect()
     }
 
     /// Takes the next request that was announced, and so begins its service.

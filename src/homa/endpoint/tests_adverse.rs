@@ -63,10 +63,8 @@ impl Hand {
             from: PEER,
             to: OWN,
         };
-        let verdict =
-            self.homa
-                .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
-        verdict
+        self.homa
+            .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event)
     }
 
     fn data(&mut self, id: u64, data: Data, payload_len: usize) -> Verdict {

@@ -52,6 +52,8 @@ impl Endpoint {
 
     fn tick(&mut self, now: Instant) {
         if self.wheel.is_empty() {
+            // What happens once a tick, such as CUTOFFS to a peer, goes by the number all the same.
+            self.wheel.advance();
             self.last_tick_at = now;
             return;
         }

@@ -392,3 +392,46 @@ fn incoming_is_always_the_sum_of_its_parts() {
         );
     }
 }
+
+/// Rules GR-04, GR-32: as many as there are slots for, and never more than eight.
+#[test]
+fn no_more_messages_are_active_than_may_be() {
+    for (overcommit, expected) in [(1, 1), (3, 3), (8, 8), (20, 8)] {
+        let mut grants = spread(overcommit);
+        for index in 0..12 {
+            start(&mut grants, index, index, 50_000 + index);
+        }
+        let expected: Vec<_> = (0..expected).collect();
+        assert_eq!(active(&grants), expected);
+    }
+}
+
+/// Rule GR-16: a sender that sends more than it was granted makes no room for others.
+#[test]
+fn bytes_beyond_the_grant_count_as_none_to_come() {
+    let mut grants = grants(|params| params.window_bytes = 1200);
+    let key = start(&mut grants, 1, 1, 20_000);
+    grants.on_data(key, 5_000);
+    assert_eq!((grants.incoming(), grants.count_incoming()), (0, 0));
+    assert_eq!(poll_all(&mut grants), [(1, 6200, 0)]);
+    assert_eq!(grants.incoming(), 1200);
+}
+
+/// Rules GR-21, GR-25: all that may be granted is, and one wants more; what then comes for
+/// another makes room, which is its, and not that of one that began meanwhile.
+#[test]
+fn whoever_lacks_a_grant_gets_it_before_newcomers_of_lower_rank() {
+    let mut grants = grants(|params| params.window_bytes = 6000);
+    let first = start(&mut grants, 1, 1, 20_000);
+    start(&mut grants, 2, 2, 30_000);
+    let granted: Vec<_> = poll_all(&mut grants).iter().map(|g| (g.0, g.1)).collect();
+    // 10,000 in all: 6,000 for the first, and what is left.
+    assert_eq!(granted, [(1, 6000), (2, 4000)]);
+    start(&mut grants, 3, 3, 40_000);
+    assert_eq!(poll_all(&mut grants), []);
+    grants.on_data(first, 6_000);
+    let granted: Vec<_> = poll_all(&mut grants).iter().map(|g| (g.0, g.1)).collect();
+    // 6,000 more, less the 100 that the third announced.
+    assert_eq!(granted[0], (1, 11_900));
+    assert!(granted.iter().all(|&(rpc, _)| rpc != 3), "{granted:?}");
+}

@@ -2,6 +2,7 @@
 
 mod frames;
 mod neighbors;
+mod unreachable;
 
 use std::net::Ipv4Addr;
 use std::ops::Range;

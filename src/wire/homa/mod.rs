@@ -87,8 +87,6 @@ pub enum Malformed {
     Short,
     /// No type that we know.
     Type,
-    /// More acknowledgements than an ACK packet holds.
-    AckCount,
 }
 
 /// The type byte of each packet.
@@ -238,7 +236,6 @@ impl fmt::Display for Malformed {
         f.write_str(match self {
             Self::Short => "packet shorter than its type needs",
             Self::Type => "unknown packet type",
-            Self::AckCount => "too many acknowledgements",
         })
     }
 }

@@ -96,12 +96,72 @@ fn only_its_destination_may_answer_a_request() {
         assert!(!rig.response(from, id, 30, 0..30));
         rig.hear(from, id ^ 1, &Packet::Busy);
         rig.hear(from, id ^ 1, &Packet::Unknown);
-        rig.homa
-            .handle_unreachable(rig.now, from, RpcId(id), Error::NotConnected);
+        rig.unreachable(from, PORT, id);
     }
     assert_eq!((rig.outcome(), rig.sent()), (None, vec![]));
     rig.response(PEER, id, 30, 0..30);
     assert_eq!(rig.outcome(), Some(Ok(30)));
+}
+
+/// The notice quotes a packet of ours: from our port, to the RPC's peer, with its id.
+#[test]
+fn an_unreachable_notice_ends_the_rpc_that_it_quotes_and_no_other() {
+    let mut rig = Rig::new();
+    let (_, id) = rig.call(10);
+    let (_, other) = rig.call(10);
+    rig.unreachable(PEER, PORT + 1, id);
+    rig.unreachable(PEER, PORT, id + (1 << 21));
+    rig.unreachable(PEER, PORT, id | 1);
+    assert_eq!(rig.outcome(), None);
+    rig.unreachable(PEER, PORT, id);
+    assert_eq!(rig.outcome(), Some(Err(Error::NotConnected)));
+    assert_eq!(rig.homa.stats().unknown_rpc, 3);
+    rig.response(PEER, other, 30, 0..30);
+    assert_eq!(rig.outcome(), Some(Ok(30)));
+}
+
+/// It is older than the response, which needs the peer no more.
+#[test]
+fn an_unreachable_notice_takes_no_response_that_is_here() {
+    let mut rig = Rig::new();
+    let (_, id) = rig.call(10);
+    rig.response(PEER, id, 30, 0..30);
+    rig.unreachable(PEER, PORT, id);
+    assert_eq!(rig.outcome(), Some(Ok(30)));
+}
+
+/// A client that closed will neither take the response nor acknowledge it.
+#[test]
+fn an_unreachable_client_ends_its_server_rpc() {
+    let mut rig = Rig::new();
+    rig.request(PEER, 8, b"x");
+    rig.answer(10);
+    rig.sent();
+    rig.unreachable(Addr::new(PEER.ip, PEER.port + 1), PORT, 9);
+    assert_eq!(rig.homa.rpc_count(), 1);
+    rig.unreachable(PEER, PORT, 9);
+    assert_eq!((rig.homa.rpc_count(), rig.sent()), (0, vec![]));
+}
+
+/// Even to a client whose RPC ran and is remembered: silence would cost it its whole timeout.
+#[test]
+fn a_port_that_closed_is_told_to_whoever_asks_for_more() {
+    let mut rig = Rig::new();
+    rig.request(PEER, 8, b"x");
+    rig.serve().unwrap();
+    rig.homa.close(rig.now, rig.socket);
+    let everything = Resend {
+        offset: 0,
+        length: None,
+        priority: 7,
+    };
+    assert_eq!(
+        rig.verdict(PEER, 8, &Packet::Resend(everything)),
+        Verdict::PortUnreachable
+    );
+    let packet = Packet::Data(data(1, 0), b"x");
+    assert_eq!(rig.verdict(PEER, 10, &packet), Verdict::PortUnreachable);
+    assert_eq!((rig.sent(), rig.homa.stats().unknown_port), (vec![], 2));
 }
 
 /// Case C050: what an ACK names in vain does not keep it from naming others.
