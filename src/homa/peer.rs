@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 
 use crate::addr::{Ip, LinkId};
 use crate::homa::event::RpcKey;
+use crate::homa::repair::Reorder;
 use crate::keyed::Keyed;
 use crate::slots::{Key, Slots};
 use crate::time::{Duration, Instant};
@@ -50,6 +51,8 @@ pub struct Peer {
     cutoffs_sent_tick: Option<u32>,
     resend_tick: u32,
     resends: u8,
+    /// How late its packets come that were overtaken.
+    pub reorder: Reorder,
 }
 
 /// What a packet that knows nothing of our cutoffs says about its sender.
@@ -120,6 +123,7 @@ impl Peer {
             cutoffs_sent_tick: None,
             resend_tick: 0,
             resends: 0,
+            reorder: Reorder::default(),
         }
     }
 

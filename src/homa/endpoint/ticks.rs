@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::homa::event::RpcKey;
 use crate::homa::rpc::State;
 use crate::time::Instant;
-use crate::wire::homa::Resend;
 
 use super::{Body, Endpoint};
 
@@ -22,10 +21,14 @@ enum Look {
 impl Endpoint {
     /// When [`Self::handle_timeout`] should be called next; `None` if nothing waits for time.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.due_left {
+        if self.due_left || self.waiters_left {
             return Some(self.last_tick_at);
         }
-        (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick)
+        let tick = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
+        let is_paced = self.pacer.is_on() && self.outgoing.has_long();
+        let paced = is_paced.then(|| self.pacer.ready_at());
+        let all = [tick, self.repairs.next_at(), paced];
+        all.into_iter().flatten().min()
     }
 
     /// Counts a tick if one has passed, and looks at the RPCs that are due.
@@ -34,6 +37,12 @@ impl Endpoint {
     /// peers' silence. So the caller should not call it while received packets still wait.
     #[inline]
     pub fn handle_timeout(&mut self, now: Instant) {
+        if !self.repairs.is_empty() {
+            self.repair(now);
+        }
+        if self.waiters_left {
+            self.serve_waiters(now);
+        }
         if self.due_left {
             self.look_at_due(now);
         } else if now >= self.last_tick_at + self.params.tick {
@@ -55,7 +64,23 @@ impl Endpoint {
             now
         };
         self.wheel.advance();
+        if self.traffic.is_some() {
+            self.follow_traffic(now);
+        }
+        self.serve_askers();
         self.look_at_due(now);
+    }
+
+    /// New cutoffs if the traffic has changed; peers are told as they name the old version.
+    #[cold]
+    fn follow_traffic(&mut self, now: Instant) {
+        let params = &mut self.params;
+        let cutoffs = self.traffic.as_mut();
+        if let Some(cutoffs) = cutoffs.and_then(|one| one.poll(now, &params.unsched_cutoffs)) {
+            params.unsched_cutoffs = cutoffs;
+            // 0 means "none yet".
+            params.cutoff_version = params.cutoff_version.checked_add(1).unwrap_or(1);
+        }
     }
 
     /// Looks at RPCs that are due, as many as one call may.
@@ -198,48 +223,8 @@ impl Endpoint {
         if wait > 0 {
             return Look::Again(wait.min(left));
         }
-        let peer = rpc.peer;
-        if !self
-            .peers
-            .get_mut(peer)
-            .may_resend(tick, self.params.resends_per_peer_tick)
-        {
-            return Look::Again(1);
-        }
-        self.ask_for_missing(key);
+        self.ask(key);
         Look::Again(self.params.resend_interval_ticks.min(left))
-    }
-
-    /// Sends a RESEND for each stretch that is missing, or for everything if nothing came.
-    pub(super) fn ask_for_missing(&mut self, key: RpcKey) {
-        let tick = self.wheel.tick();
-        let priority = self.params.num_priorities - 1;
-        let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
-        };
-        if rpc.is_waiting() {
-            return; // There is no room for what would come.
-        }
-        rpc.asked_tick = tick;
-        let Some(message) = &rpc.message else {
-            let resend = Resend {
-                offset: 0,
-                length: None,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-            return;
-        };
-        let missing: Vec<_> = message.missing().collect();
-        for range in missing {
-            let length = Some(range.end - range.start);
-            let resend = Resend {
-                offset: range.start,
-                length,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-        }
     }
 
     /// The whole response went out: asks the client to acknowledge it, and gives up in the end.
