@@ -48,7 +48,7 @@ impl<T: Default> Arena<T> {
 
     /// Takes a place. Its value is as its last tenant left it; the caller writes what counts.
     /// `None` if all are taken.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&mut self) -> Option<(Key<T>, &mut T)> {
         if self.free == NONE {
             self.grow()?;

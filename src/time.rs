@@ -16,7 +16,7 @@ pub struct Duration(pub u64);
 /// A link's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    mbps: u64,
+    kbps: u64,
 }
 
 impl Instant {
@@ -63,11 +63,16 @@ impl Duration {
 }
 
 impl Rate {
+    /// A rate of at least 1 kb/s; zero is taken as that.
+    pub const fn kbps(kbps: u64) -> Self {
+        Self {
+            kbps: if kbps == 0 { 1 } else { kbps },
+        }
+    }
+
     /// A rate of at least 1 Mb/s; zero is taken as that.
     pub const fn mbps(mbps: u64) -> Self {
-        Self {
-            mbps: if mbps == 0 { 1 } else { mbps },
-        }
+        Self::kbps(if mbps == 0 { 1_000 } else { mbps * 1_000 })
     }
 
     pub const fn gbps(gbps: u64) -> Self {
@@ -76,7 +81,7 @@ impl Rate {
 
     /// How long `bytes` occupy the link.
     pub const fn time_for(self, bytes: u32) -> Duration {
-        Duration(bytes as u64 * 8_000 / self.mbps)
+        Duration(bytes as u64 * 8_000_000 / self.kbps)
     }
 }
 

@@ -89,6 +89,11 @@ fn homa_size_ranges(homa: &Homa) -> Vec<Range> {
         ("homa.window_bytes", homa.window_bytes.into(), 0..=1_000_000_000, "bytes (0: dynamic)"),
         ("homa.max_incoming_bytes", homa.max_incoming_bytes.into(), 1_500..=1_000_000_000, "bytes"),
         ("homa.max_overcommit", homa.max_overcommit.into(), 1..=8, "messages"),
+        ("homa.grant_fifo_thousandths", homa.grant_fifo_thousandths.into(), 0..=500, "thousandths"),
+        ("homa.fifo_grant_bytes", homa.fifo_grant_bytes.into(), 0..=1_000_000, "bytes (0: none)"),
+        ("homa.link_mbps", homa.link_mbps.into(), 0..=1_000_000, "Mb/s (0: the device's own)"),
+        ("homa.nic_backlog_max_us", homa.nic_backlog_max_us.into(), 1..=1_000_000, "us"),
+        ("homa.pacer_fifo_thousandths", homa.pacer_fifo_thousandths.into(), 0..=500, "thousandths"),
         ("homa.num_priorities", homa.num_priorities.into(), 1..=8, "priorities"),
         ("homa.cutoff_version", homa.cutoff_version.into(), 1..=65_535, "(0 means none yet)"),
         // An id has 20 bits for the slot.

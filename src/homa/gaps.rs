@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::homa::mutant::{self, Mutant};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Holes that one message may have at once; a packet that would make one more is dropped, and
 /// comes again by RESEND. A message of 1,000,000 B at 10 % loss has about 30.
@@ -22,11 +22,23 @@ pub struct Hole {
     pub range: Range<u32>,
     /// When later bytes were first seen.
     pub since: Instant,
+    /// When it was last asked for.
+    pub asked_at: Option<Instant>,
 }
 
 /// No room for another hole; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyHoles;
+
+impl Hole {
+    /// When it should be asked for: once it is older than `patience`, then every `interval`.
+    pub fn due_at(&self, patience: Duration, interval: Duration) -> Instant {
+        match self.asked_at {
+            None => self.since + patience,
+            Some(asked_at) => asked_at + interval,
+        }
+    }
+}
 
 impl Gaps {
     /// Nothing arrived; the memory for holes is kept.
@@ -45,7 +57,13 @@ impl Gaps {
         &self.holes
     }
 
-    /// Notes that `range` came, and shows `fresh` each part of it that was not there before.
+    /// As [`Self::holes`], to note when they are asked for.
+    pub fn holes_mut(&mut self) -> &mut [Hole] {
+        &mut self.holes
+    }
+
+    /// Notes that `range` came, and shows `fresh` each part of it that was not there before. Tells
+    /// since when the oldest of the holes was there that it filled or made smaller.
     ///
     /// Deviation: HomaModule drops a packet that overlaps received bytes in part; we use the rest.
     #[inline]
@@ -54,11 +72,11 @@ impl Gaps {
         now: Instant,
         range: Range<u32>,
         mut fresh: impl FnMut(Range<u32>),
-    ) -> Result<(), TooManyHoles> {
+    ) -> Result<Option<Instant>, TooManyHoles> {
         if range.start == self.end {
             self.end = range.end;
             fresh(range);
-            return Ok(());
+            return Ok(None);
         }
         self.insert_out_of_order(now, range, &mut fresh)
     }
@@ -68,9 +86,10 @@ impl Gaps {
         now: Instant,
         range: Range<u32>,
         fresh: &mut dyn FnMut(Range<u32>),
-    ) -> Result<(), TooManyHoles> {
+    ) -> Result<Option<Instant>, TooManyHoles> {
+        let mut oldest = None;
         if range.is_empty() {
-            return Ok(());
+            return Ok(oldest);
         }
         if range.start > self.end {
             if self.holes.len() == HOLES_MAX {
@@ -80,24 +99,26 @@ impl Gaps {
             self.holes.push(Hole {
                 range: self.end + wrong..range.start,
                 since: now,
+                asked_at: None,
             });
         } else {
-            self.fill(&range, fresh)?;
+            oldest = self.fill(&range, fresh)?;
         }
         if range.end > self.end {
             let start = self.end.max(range.start);
             self.end = range.end;
             fresh(start..range.end);
         }
-        Ok(())
+        Ok(oldest)
     }
 
-    /// Takes `range` out of the holes.
+    /// Takes `range` out of the holes. Tells the age of the oldest.
     fn fill(
         &mut self,
         range: &Range<u32>,
         fresh: &mut dyn FnMut(Range<u32>),
-    ) -> Result<(), TooManyHoles> {
+    ) -> Result<Option<Instant>, TooManyHoles> {
+        let mut oldest: Option<Instant> = None;
         let first = self
             .holes
             .partition_point(|hole| hole.range.end <= range.start);
@@ -107,7 +128,7 @@ impl Gaps {
             .get(at)
             .filter(|hole| hole.range.start < range.end)
         {
-            let (hole, since) = (hole.range.clone(), hole.since);
+            let (hole, since, asked_at) = (hole.range.clone(), hole.since, hole.asked_at);
             let keeps_left = hole.start < range.start;
             let keeps_right = range.end < hole.end;
             match (keeps_left, keeps_right) {
@@ -117,6 +138,7 @@ impl Gaps {
                     let right = Hole {
                         range: range.end..hole.end,
                         since,
+                        asked_at,
                     };
                     self.holes.insert(at + 1, right);
                     at += 2;
@@ -133,9 +155,10 @@ impl Gaps {
                     self.holes.remove(at);
                 }
             }
+            oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
             fresh(hole.start.max(range.start)..hole.end.min(range.end));
         }
-        Ok(())
+        Ok(oldest)
     }
 }
 
@@ -187,6 +210,35 @@ mod tests {
         assert_eq!(holes(&gaps), [(100, 400), (600, 900)]);
         insert(&mut gaps, 8, 100..400);
         assert_eq!(holes(&gaps), [(600, 900)]);
+    }
+
+    /// Packets at 1400 (at 1) and 4200 (at 2) leave two holes; who fills both learns of the older.
+    #[test]
+    fn who_fills_a_hole_learns_since_when_it_was_there() {
+        let mut gaps = Gaps::default();
+        let mut at = |now, range| gaps.insert(Instant(now), range, |_| ());
+        assert_eq!(at(1, 1400..2800), Ok(None));
+        assert_eq!(at(2, 4200..5600), Ok(None));
+        assert_eq!(at(3, 5600..5700), Ok(None));
+        assert_eq!(at(4, 3000..3100), Ok(Some(Instant(2))));
+        assert_eq!(at(5, 0..5000), Ok(Some(Instant(1))));
+        assert_eq!(at(6, 0..100), Ok(None));
+    }
+
+    #[test]
+    fn a_hole_is_due_when_it_is_old_enough_and_then_at_intervals() {
+        let (patience, interval) = (Duration(5), Duration(50));
+        let mut gaps = Gaps::default();
+        insert(&mut gaps, 100, 1000..2000);
+        assert_eq!(gaps.holes()[0].due_at(patience, interval), Instant(105));
+        gaps.holes_mut()[0].asked_at = Some(Instant(106));
+        insert(&mut gaps, 110, 300..400);
+        let due: Vec<_> = gaps
+            .holes()
+            .iter()
+            .map(|hole| hole.due_at(patience, interval))
+            .collect();
+        assert_eq!(due, [Instant(156), Instant(156)]);
     }
 
     #[test]

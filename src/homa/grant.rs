@@ -1,8 +1,10 @@
 //! Which incoming messages may send more, and how much.
 //!
-//! A few messages are *active*: those with the fewest bytes still to come. Each is granted up to a
-//! window beyond what arrived, and all together no more than a fixed sum, so that the queue at our
-//! link stays short. The others wait. Source: HomaModule homa_grant.c.
+//! A few messages are *active*: those with the fewest bytes still to come, of as many peers as
+//! may be. Each is granted up to a window beyond what arrived, and all together no more than a
+//! fixed sum, so that the queue at our link stays short. The others wait; but a small share of the
+//! link goes to the oldest, so that the longest message does not starve.
+//! Source: HomaModule homa_grant.c.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +14,26 @@ use crate::homa::event::RpcKey;
 use crate::homa::mutant::{self, Mutant};
 use crate::homa::params::Params;
 use crate::slots::{Key, Slots};
-use crate::time::Instant;
+use crate::time::{Duration, Instant, Rate};
 
 /// Most messages that get grants at once. Source: HomaModule `HOMA_MAX_GRANTS` (8).
 const ACTIVE_MAX: usize = 8;
+
+/// Oldest messages looked at, at most, to find one for a grant out of order.
+const OLDEST_LOOKS: usize = 16;
 
 /// A message that needs grants.
 #[derive(Debug)]
 pub struct Grantee {
     rpc: RpcKey,
+    /// The slot of the peer it comes from.
+    peer: u32,
     birth: Instant,
     len: u32,
     received: u32,
     granted: u32,
+    /// Up to where it was granted when it last got a grant out of order.
+    fifo_from: Option<u32>,
     is_active: bool,
 }
 
@@ -45,7 +54,9 @@ pub struct Grants {
     grantees: Slots<Grantee>,
     /// Best rank first.
     active: ArrayVec<Key<Grantee>, ACTIVE_MAX>,
-    waiting: BTreeSet<Rank>,
+    waiting: Waiting,
+    /// All of them.
+    by_age: BTreeSet<(Instant, Key<Grantee>)>,
     /// Bytes granted and not yet arrived.
     incoming: u64,
     /// Something changed since [`Self::poll`] last found nothing to grant.
@@ -54,6 +65,32 @@ pub struct Grants {
     window: u32,
     incoming_max: u32,
     priority_max: u8,
+    fifo: Option<Fifo>,
+}
+
+/// Messages that are not active: each peer's by rank, and the first of each peer by rank.
+#[derive(Debug, Default)]
+struct Waiting {
+    by_peer: BTreeSet<(u32, Rank)>,
+    heads: BTreeSet<(Rank, u32)>,
+}
+
+/// Grants to the oldest message, whatever its rank.
+#[derive(Debug)]
+struct Fifo {
+    chunk: u32,
+    interval: Duration,
+    priority: u8,
+    next_at: Instant,
+}
+
+/// Compared with a newcomer, how fit an active message is to give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Victim {
+    /// If the newcomer outranks it.
+    IfOutranked,
+    /// Its peer has so many active messages, at least two more than the newcomer's.
+    Surplus(usize),
 }
 
 impl Grantee {
@@ -64,6 +101,69 @@ impl Grantee {
     fn incoming(&self) -> u64 {
         self.granted.saturating_sub(self.received).into()
     }
+
+    /// Whether it made nothing of an earlier grant out of order: nothing beyond came. Rule GR-31.
+    fn is_unresponsive(&self) -> bool {
+        self.fifo_from.is_some_and(|from| self.received <= from)
+    }
+}
+
+impl Waiting {
+    fn head(&self, peer: u32) -> Option<Rank> {
+        let first = (0, Instant(0), Key::from_parts(0, 0));
+        let next = self.by_peer.range((peer, first)..).next();
+        next.filter(|(of, _)| *of == peer).map(|(_, rank)| *rank)
+    }
+
+    fn insert(&mut self, peer: u32, rank: Rank) {
+        let old = self.head(peer);
+        self.by_peer.insert((peer, rank));
+        self.set_head(peer, old);
+    }
+
+    fn remove(&mut self, peer: u32, rank: Rank) {
+        let old = self.head(peer);
+        self.by_peer.remove(&(peer, rank));
+        self.set_head(peer, old);
+    }
+
+    fn set_head(&mut self, peer: u32, old: Option<Rank>) {
+        let new = self.head(peer);
+        if new == old {
+            return;
+        }
+        if let Some(old) = old {
+            self.heads.remove(&(old, peer));
+        }
+        if let Some(new) = new {
+            self.heads.insert((new, peer));
+        }
+    }
+}
+
+impl Fifo {
+    /// Of a link whose speed nobody knows. Source: HomaModule's `link_mbps`.
+    const DEFAULT_LINK_MBPS: u32 = 25_000;
+
+    /// The share is at most half. Source: HomaModule `grant_fifo_fraction`.
+    const FRACTION_MAX: u16 = 500;
+
+    /// Rule GR-30.
+    fn new(params: &Params) -> Option<Self> {
+        let fraction = params.grant_fifo_thousandths.min(Self::FRACTION_MAX);
+        let chunk = params.fifo_grant_bytes;
+        let link_mbps = match params.link_mbps {
+            0 => Self::DEFAULT_LINK_MBPS,
+            known => known,
+        };
+        let share = Rate::kbps(u64::from(link_mbps) * u64::from(fraction));
+        (fraction > 0 && chunk > 0).then(|| Self {
+            chunk,
+            interval: share.time_for(chunk),
+            priority: params.num_priorities.saturating_sub(2),
+            next_at: Instant(0),
+        })
+    }
 }
 
 impl Grants {
@@ -71,20 +171,23 @@ impl Grants {
         Self {
             grantees: Slots::new(params.rpcs_max as usize),
             active: ArrayVec::new(),
-            waiting: BTreeSet::new(),
+            waiting: Waiting::default(),
+            by_age: BTreeSet::new(),
             incoming: 0,
             changed: false,
             active_max: usize::from(params.max_overcommit).min(ACTIVE_MAX),
             window: params.window_bytes,
             incoming_max: params.max_incoming_bytes,
             priority_max: params.max_sched_priority,
+            fifo: Fifo::new(params),
         }
     }
 
-    /// A message whose unscheduled bytes are not all of it, of which `received` bytes are here.
+    /// A message from the peer in slot `peer` whose unscheduled bytes are not all of it, of which
+    /// `received` bytes are here.
     pub fn on_start(
         &mut self,
-        rpc: RpcKey,
+        (rpc, peer): (RpcKey, u32),
         birth: Instant,
         len: u32,
         received: u32,
@@ -92,14 +195,18 @@ impl Grants {
     ) -> Option<Key<Grantee>> {
         let grantee = Grantee {
             rpc,
+            peer,
             birth,
             len,
             received,
             granted,
+            fifo_from: None,
             is_active: false,
         };
-        self.incoming += grantee.incoming();
+        let incoming = grantee.incoming();
         let key = self.grantees.insert(grantee)?;
+        self.incoming += incoming;
+        self.by_age.insert((birth, key));
         self.admit(key);
         Some(key)
     }
@@ -116,7 +223,7 @@ impl Grants {
         if grantee.is_active {
             self.sort_active();
         } else {
-            self.waiting.remove(&old_rank);
+            self.waiting.remove(grantee.peer, old_rank);
             self.admit(key);
         }
     }
@@ -129,16 +236,19 @@ impl Grants {
         if !mutant::is_on(Mutant::IncomingDrifts) {
             self.incoming -= grantee.incoming();
         }
+        self.by_age.remove(&(grantee.birth, key));
         self.changed = true;
         if !grantee.is_active {
-            self.waiting.remove(&grantee.rank(key));
+            self.waiting.remove(grantee.peer, grantee.rank(key));
             return;
         }
         self.active.retain(|active| *active != key);
         if mutant::is_on(Mutant::NeedyForgotten) {
             return;
         }
-        if let Some((_, _, best)) = self.waiting.pop_first() {
+        if let Some(best) = self.best_waiting() {
+            let (peer, rank) = (self.live(best).peer, self.rank(best));
+            self.waiting.remove(peer, rank);
             self.activate(best);
         }
     }
@@ -149,11 +259,14 @@ impl Grants {
         self.changed
     }
 
-    /// The next grant to send, best rank first; it counts as sent.
+    /// The next grant to send, the oldest's if its time has come, then by rank; it counts as sent.
     #[inline]
-    pub fn poll(&mut self) -> Option<Decision> {
+    pub fn poll(&mut self, now: Instant) -> Option<Decision> {
         if !self.changed {
             return None;
+        }
+        if let Some(decision) = self.poll_oldest(now) {
+            return Some(decision);
         }
         for rank in 0..self.active.len() {
             let room = u64::from(self.incoming_max).saturating_sub(self.incoming);
@@ -161,7 +274,7 @@ impl Grants {
                 break;
             }
             let key = self.active[rank];
-            let wanted = self.wanted(self.grantees.get(key).expect("active ones are live"));
+            let wanted = self.wanted(self.live(key));
             let grantee = self.grantees.get_mut(key).expect("active ones are live");
             // Bytes that came without a grant make room, not debt: rule GR-16.
             let limit = grantee
@@ -186,6 +299,29 @@ impl Grants {
         None
     }
 
+    /// If it is time, a chunk for the oldest message that made something of its last one, even if
+    /// it is not active and all that may be granted is. Rules GR-29, GR-31.
+    fn poll_oldest(&mut self, now: Instant) -> Option<Decision> {
+        let fifo = self.fifo.as_mut().filter(|fifo| fifo.next_at <= now)?;
+        fifo.next_at = now + fifo.interval;
+        let is_fit = |key: Key<Grantee>| {
+            let grantee = self.grantees.get(key);
+            grantee.is_some_and(|one| one.granted < one.len && !one.is_unresponsive())
+        };
+        let oldest = self.by_age.iter().take(OLDEST_LOOKS).map(|&(_, key)| key);
+        let key = oldest.into_iter().find(|&key| is_fit(key))?;
+        let grantee = self.grantees.get_mut(key)?;
+        let (from, old_incoming) = (grantee.granted, grantee.incoming());
+        let offset = from.saturating_add(fifo.chunk).min(grantee.len);
+        (grantee.granted, grantee.fifo_from) = (offset, Some(from));
+        self.incoming = self.incoming - old_incoming + grantee.incoming();
+        Some(Decision {
+            rpc: grantee.rpc,
+            offset,
+            priority: fifo.priority,
+        })
+    }
+
     #[cfg(test)]
     pub fn incoming(&self) -> u64 {
         self.incoming
@@ -201,16 +337,18 @@ impl Grants {
     pub fn check(&self) {
         let parts = self.grantees.iter().map(|(_, grantee)| grantee.incoming());
         assert_eq!(self.incoming, parts.sum(), "sum of incoming bytes");
-        let filed = self.active.len() + self.waiting.len();
+        let waiting = &self.waiting.by_peer;
+        let filed = self.active.len() + waiting.len();
         assert_eq!(filed, self.grantees.len(), "messages that need grants");
+        assert_eq!(self.by_age.len(), filed, "messages by age");
         let is_full = self.active.len() == self.active_max;
-        assert!(self.waiting.is_empty() || is_full, "a place is not taken");
+        assert!(waiting.is_empty() || is_full, "a place is not taken");
         let room = self.incoming < self.incoming_max.into();
         for (key, grantee) in self.grantees.iter() {
             assert!(grantee.granted <= grantee.len, "past the end: {grantee:?}");
             let is_filed = match grantee.is_active {
                 true => self.active.contains(&key),
-                false => self.waiting.contains(&grantee.rank(key)),
+                false => waiting.contains(&(grantee.peer, grantee.rank(key))),
             };
             assert!(is_filed, "in no list: {grantee:?}");
             let is_needy = grantee.is_active && self.wanted(grantee) > grantee.granted;
@@ -232,28 +370,67 @@ impl Grants {
         grantee.received.saturating_add(window).min(end)
     }
 
-    /// Makes a message active if there is room or it outranks one that is, else lets it wait.
+    /// Makes a message active if there is room, or one that is gives way; else lets it wait.
     fn admit(&mut self, key: Key<Grantee>) {
         self.changed = true;
         if self.active.len() < self.active_max {
             self.activate(key);
             return;
         }
-        let worst = *self
-            .active
-            .last()
-            .expect("at least one message may be active");
-        if self.rank(key) < self.rank(worst) {
-            self.active.pop();
-            self.grantees
-                .get_mut(worst)
-                .expect("active ones are live")
-                .is_active = false;
-            self.waiting.insert(self.rank(worst));
-            self.activate(key);
-        } else {
-            self.waiting.insert(self.rank(key));
+        let Some(at) = self.victim(key) else {
+            let (peer, rank) = (self.live(key).peer, self.rank(key));
+            self.waiting.insert(peer, rank);
+            return;
+        };
+        let victim = self.active.remove(at);
+        if let Some(grantee) = self.grantees.get_mut(victim) {
+            grantee.is_active = false;
         }
+        let (peer, rank) = (self.live(victim).peer, self.rank(victim));
+        self.waiting.insert(peer, rank);
+        self.activate(key);
+    }
+
+    /// Which active message gives way to a newcomer: one of a peer with so many that there would
+    /// still be as many as the newcomer's peer has, or else one that is outranked, as long as
+    /// that spreads the active ones over peers no less. The lowest rank first.
+    /// Rules GR-05 to GR-09.
+    fn victim(&self, newcomer: Key<Grantee>) -> Option<usize> {
+        let (peer, rank) = (self.live(newcomer).peer, self.rank(newcomer));
+        let theirs_would_be = self.active_of(peer) + 1;
+        let fitness = |key: Key<Grantee>| {
+            let of = self.live(key).peer;
+            let count = self.active_of(of);
+            let outranked = rank < self.rank(key);
+            match of != peer && count > theirs_would_be {
+                true => Some(Victim::Surplus(count)),
+                false if outranked && (of == peer || count == theirs_would_be) => {
+                    Some(Victim::IfOutranked)
+                }
+                false => None,
+            }
+        };
+        let active = self.active.iter().enumerate();
+        let fit = active.filter_map(|(at, &key)| Some((fitness(key)?, self.rank(key), at)));
+        fit.max().map(|(_, _, at)| at)
+    }
+
+    /// The waiting message to become active: of the peer with the fewest active ones, and of
+    /// several such the best. Rule GR-11.
+    fn best_waiting(&self) -> Option<Key<Grantee>> {
+        // Of one peer more than can be active, one at least has none.
+        let heads = self.waiting.heads.iter().take(ACTIVE_MAX + 1);
+        let best = heads.min_by_key(|&&(rank, peer)| (self.active_of(peer), rank));
+        best.map(|&((_, _, key), _)| key)
+    }
+
+    fn active_of(&self, peer: u32) -> usize {
+        let active = self.active.iter();
+        active.filter(|&&key| self.live(key).peer == peer).count()
+    }
+
+    fn live(&self, key: Key<Grantee>) -> &Grantee {
+        self.grantees.get(key).expect("filed ones are live")
     }
 
     fn activate(&mut self, key: Key<Grantee>) {
@@ -273,10 +450,7 @@ impl Grants {
     }
 
     fn rank(&self, key: Key<Grantee>) -> Rank {
-        self.grantees
-            .get(key)
-            .expect("filed ones are live")
-            .rank(key)
+        self.live(key).rank(key)
     }
 
     /// With levels to spare the low ones are used, so that new short messages find the link free.
@@ -288,147 +462,4 @@ impl Grants {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rng::Rng;
-
-    fn rpc(index: u32) -> RpcKey {
-        Key::from_parts(index, 1)
-    }
-
-    fn grants(change: impl FnOnce(&mut Params)) -> Grants {
-        let mut params = Params {
-            max_incoming_bytes: 10_000,
-            ..Params::default()
-        };
-        change(&mut params);
-        Grants::new(&params)
-    }
-
-    fn poll_all(grants: &mut Grants) -> Vec<(u32, u32, u8)> {
-        std::iter::from_fn(|| grants.poll())
-            .map(|grant| (grant.rpc.index(), grant.offset, grant.priority))
-            .collect()
-    }
-
-    /// Rules GR-17, GR-18: received 100, window 1200, granted 300: 1300, and then nothing.
-    #[test]
-    fn a_grant_reaches_a_window_beyond_what_came() {
-        let mut grants = grants(|params| params.window_bytes = 1200);
-        grants.on_start(rpc(1), Instant(0), 20_000, 100, 300);
-        assert_eq!(poll_all(&mut grants), [(1, 1300, 0)]);
-        assert_eq!((grants.incoming(), poll_all(&mut grants)), (1200, vec![]));
-    }
-
-    /// Rule GR-19: 700 B left: not beyond the end.
-    #[test]
-    fn a_grant_ends_with_the_message() {
-        let mut grants = grants(|params| params.window_bytes = 1200);
-        grants.on_start(rpc(1), Instant(0), 20_000, 19_300, 19_300);
-        assert_eq!(poll_all(&mut grants), [(1, 20_000, 0)]);
-    }
-
-    /// Rules GR-20, GR-22, GR-23: 7,000 of 10,000 in use, three want 1,200: 1200, 1200, 600.
-    #[test]
-    fn the_sum_of_all_grants_is_limited_best_rank_first() {
-        let mut grants = grants(|params| params.window_bytes = 1200);
-        grants.on_start(rpc(9), Instant(0), 7001, 0, 7000);
-        for index in 1..=3 {
-            grants.on_start(rpc(index), Instant(0), 3000 + index, 0, 0);
-        }
-        let granted: Vec<_> = poll_all(&mut grants).iter().map(|g| (g.0, g.1)).collect();
-        assert_eq!(granted, [(1, 1200), (2, 1200), (3, 600)]);
-        assert_eq!(grants.incoming(), 10_000);
-    }
-
-    /// Rules GR-02, GR-09, GR-11: one slot: the shorter displaces, the longer waits its turn.
-    #[test]
-    fn a_shorter_message_displaces_and_a_longer_waits() {
-        let mut grants = grants(|params| params.max_overcommit = 1);
-        let long = grants
-            .on_start(rpc(1), Instant(0), 50_000, 0, 50_000)
-            .unwrap();
-        grants.on_gone(long);
-        grants.on_start(rpc(2), Instant(1), 9_000, 0, 100).unwrap();
-        let short = grants.on_start(rpc(3), Instant(2), 2_000, 0, 100).unwrap();
-        grants.on_start(rpc(4), Instant(3), 9_500, 0, 100).unwrap();
-        assert_eq!(poll_all(&mut grants), [(3, 2000, 0)]);
-        grants.on_gone(short);
-        assert_eq!(poll_all(&mut grants)[0].0, 2);
-    }
-
-    /// Rule GR-12: what came may lift a waiting message into the active ones.
-    #[test]
-    fn progress_of_a_waiting_message_can_activate_it() {
-        let mut grants = grants(|params| params.max_overcommit = 1);
-        grants.on_start(rpc(1), Instant(0), 5_000, 0, 100);
-        let other = grants
-            .on_start(rpc(2), Instant(0), 9_000, 0, 8_000)
-            .unwrap();
-        assert_eq!(poll_all(&mut grants)[0].0, 1);
-        grants.on_data(other, 7_000);
-        assert_eq!(poll_all(&mut grants), [(2, 9000, 0)]);
-    }
-
-    /// Rule GR-03: 6 levels: 4 active use 3 to 0; 7 active use 6 to 0.
-    #[test]
-    fn low_priorities_are_used_while_levels_are_to_spare() {
-        for (count, top) in [(4, 3), (7, 6)] {
-            let mut grants = grants(|params| {
-                params.max_sched_priority = 6;
-                params.max_incoming_bytes = 1_000_000;
-            });
-            for index in 0..count {
-                grants.on_start(rpc(index), Instant(0), 50_000 + index, 0, 0);
-            }
-            let priorities: Vec<_> = poll_all(&mut grants).iter().map(|g| g.2).collect();
-            let expected: Vec<_> = (0..count as u8).map(|rank| top - rank).collect();
-            assert_eq!(priorities, expected);
-        }
-    }
-
-    /// Field case C031: whatever happens, the sum is that of the parts, and within the limit.
-    #[test]
-    fn incoming_is_always_the_sum_of_its_parts() {
-        for seed in 0..50 {
-            let mut rng = Rng::new(seed);
-            let mut grants = grants(|params| params.max_incoming_bytes = 100_000);
-            let mut live: Vec<(Key<Grantee>, u32, u32)> = Vec::new();
-            for step in 0..600 {
-                match rng.below(4) {
-                    0 => {
-                        let len = 2 + rng.below(300_000) as u32;
-                        let granted = rng.below(u64::from(len.min(5000))) as u32;
-                        let key =
-                            grants.on_start(rpc(step), Instant(rng.below(9)), len, 0, granted);
-                        live.push((key.unwrap(), len, 0));
-                    }
-                    1 if !live.is_empty() => {
-                        let at = rng.below(live.len() as u64) as usize;
-                        grants.on_gone(live.swap_remove(at).0);
-                    }
-                    _ if !live.is_empty() => {
-                        let at = rng.below(live.len() as u64) as usize;
-                        let (key, len, received) = &mut live[at];
-                        *received += rng.below(u64::from(*len - *received) + 1) as u32;
-                        grants.on_data(*key, *received);
-                    }
-                    _ => {}
-                }
-                let before = grants.incoming();
-                let granted = std::iter::from_fn(|| grants.poll()).count();
-                grants.check();
-                assert!(
-                    granted == 0 || grants.incoming() <= before.max(100_000),
-                    "seed {seed}"
-                );
-            }
-            live.into_iter().for_each(|(key, _, _)| grants.on_gone(key));
-            assert_eq!(
-                (grants.grantees.len(), grants.incoming()),
-                (0, 0),
-                "seed {seed}"
-            );
-        }
-    }
-}
+mod tests;

@@ -6,13 +6,19 @@
 //! | part | decides |
 //! |---|---|
 //! | `socket`, `peer`, `table` | whom a packet is for |
-//! | `gaps`, `msg_in`, `pool` | which bytes are new, and where they go |
+//! | `gaps`, `msg_in` | which bytes are new |
+//! | `pool`, `share`, `waiting` | where they go, and who waits for room |
 //! | `grant` | which messages may send more |
 //! | `msg_out`, `outgoing`, `control` | what goes out next |
-//! | `timer` | which RPCs to look at in a tick |
+//! | `pacer` | when, by how much the NIC has still to send |
+//! | `cutoffs` | which lengths use which priority |
+//! | `timer`, `askers` | which RPCs to look at in a tick, and which of them may ask |
+//! | `repair` | when to ask for a hole |
 //! | `finished` | which RPCs must not run again |
 
+mod askers;
 mod control;
+mod cutoffs;
 mod endpoint;
 mod event;
 mod finished;
@@ -25,13 +31,17 @@ mod mutant;
 #[cfg(feature = "mutants")]
 pub mod mutant;
 mod outgoing;
+mod pacer;
 mod params;
 mod peer;
 mod pool;
+mod repair;
 mod rpc;
+mod share;
 mod socket;
 mod table;
 mod timer;
+mod waiting;
 
 pub use endpoint::{Endpoint, Stats, Verdict};
 pub use event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use crate::homa::event::RunKey;
-use crate::homa::gaps::{Gaps, TooManyHoles};
+use crate::homa::gaps::{Gaps, Hole, TooManyHoles};
 use crate::homa::grant::Grantee;
+use crate::homa::share::Share;
 use crate::slots::Key;
 use crate::time::Instant;
 
@@ -18,9 +19,17 @@ pub struct MsgIn {
     pub granted: u32,
     pub birth: Instant,
     pub place: Place,
+    /// On whose account its bytes go.
+    pub share: Share,
     /// Its entry in the order of grants, if it needs any.
     pub grantee: Option<Key<Grantee>>,
     pub empty_reply: bool,
+    /// From where on to ask again, if not all could be asked for at once.
+    pub ask_from: u32,
+    /// It is filed to have its holes looked at.
+    pub repair_filed: bool,
+    /// Since when the hole was there that was asked for last.
+    pub repaired_since: Option<Instant>,
     gaps: Gaps,
 }
 
@@ -28,6 +37,9 @@ pub struct MsgIn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     Run(RunKey),
+    /// Only its first packet came, whose bytes have a run of their own: one packet is too little
+    /// to take many pages for it.
+    First(RunKey),
     /// No run was free; what comes meanwhile is dropped.
     #[default]
     Waiting,
@@ -35,30 +47,54 @@ pub enum Place {
 
 impl MsgIn {
     /// Begins a message in place of one that is over.
-    pub fn begin(&mut self, len: u32, granted: u32, birth: Instant, place: Place) {
+    pub fn begin(&mut self, len: u32, granted: u32, birth: Instant, place: Place, share: Share) {
         self.len = len;
         self.received = 0;
         self.granted = granted.min(len);
         self.birth = birth;
         self.place = place;
+        self.share = share;
         self.grantee = None;
         self.empty_reply = false;
+        self.ask_from = 0;
+        self.repair_filed = false;
+        self.repaired_since = None;
         self.gaps.clear();
     }
 
-    /// Notes that `range` came, and shows each new part of it to `fresh`.
+    /// Notes that `range` came, and shows each new part of it to `fresh`. Tells as
+    /// [`Gaps::insert`] the age of what it filled.
     #[inline]
     pub fn insert(
         &mut self,
         now: Instant,
         range: Range<u32>,
         mut fresh: impl FnMut(Range<u32>),
-    ) -> Result<(), TooManyHoles> {
+    ) -> Result<Option<Instant>, TooManyHoles> {
         let received = &mut self.received;
         self.gaps.insert(now, range, |part| {
             *received += part.end - part.start;
             fresh(part);
         })
+    }
+
+    /// One past the highest byte that arrived.
+    pub fn end(&self) -> u32 {
+        self.gaps.end()
+    }
+
+    pub fn holes(&self) -> &[Hole] {
+        self.gaps.holes()
+    }
+
+    pub fn holes_mut(&mut self) -> &mut [Hole] {
+        self.gaps.holes_mut()
+    }
+
+    /// Forgets what came: there is no room for it.
+    pub fn forget_bytes(&mut self) {
+        (self.received, self.gaps) = (0, Gaps::default());
+        self.place = Place::Waiting;
     }
 
     pub fn is_whole(&self) -> bool {
@@ -102,7 +138,7 @@ mod tests {
 
     fn message(len: u32, granted: u32) -> MsgIn {
         let mut message = MsgIn::default();
-        message.begin(len, granted, Instant(0), Place::Waiting);
+        message.begin(len, granted, Instant(0), Place::Waiting, Share::Response);
         message
     }
 

@@ -36,12 +36,27 @@ pub struct Params {
     /// Messages that get grants at once. Default 8, also the most.
     pub max_overcommit: u8,
 
+    /// Thousandths of the link for grants to the oldest message, at most 500; 0: none. Default 50.
+    pub grant_fifo_thousandths: u16,
+    /// Bytes of one such grant; 0: none. Default 50,000.
+    pub fifo_grant_bytes: u32,
+    /// The link's speed, Mb/s; 0, the default: not known. Then nothing is paced, and such grants
+    /// are timed as at 25,000.
+    pub link_mbps: u32,
+    /// What the NIC has still to send when a long message has to wait. Default 5 us.
+    pub nic_backlog_max: Duration,
+    /// Thousandths of the bytes of long messages that are the oldest's, at most 500. Default 50.
+    pub pacer_fifo_thousandths: u16,
+
     /// Priorities on the wire. Default 8.
     pub num_priorities: u8,
     /// Highest priority for scheduled packets. Default 3.
     pub max_sched_priority: u8,
     /// For each priority the longest message whose unscheduled bytes may use it.
     pub unsched_cutoffs: [u32; 8],
+    /// Whether the cutoffs follow the messages that come, so that each priority for unscheduled
+    /// bytes carries as many. Default no.
+    pub cutoffs_follow_traffic: bool,
     /// Version of the cutoffs; not zero, which means "none yet". Default 1.
     pub cutoff_version: u16,
 
@@ -90,9 +105,15 @@ impl Default for Params {
             window_bytes: 0,
             max_incoming_bytes: 400_000,
             max_overcommit: 8,
+            grant_fifo_thousandths: 50,
+            fifo_grant_bytes: 50_000,
+            link_mbps: 0,
+            nic_backlog_max: Duration::micros(5),
+            pacer_fifo_thousandths: 50,
             num_priorities: 8,
             max_sched_priority: 3,
             unsched_cutoffs: [0, 0, 0, 0, MAX_MESSAGE_LEN, 15_000, 2_800, 200],
+            cutoffs_follow_traffic: false,
             cutoff_version: 1,
             tick: Duration::millis(1),
             resend_ticks: 5,

@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 
 use crate::addr::{Ip, LinkId};
 use crate::homa::event::RpcKey;
+use crate::homa::repair::Reorder;
 use crate::homa::table::Table;
 use crate::keyed::Keyed;
 use crate::slots::{Key, Slots};
@@ -33,7 +34,7 @@ pub struct Peer {
     /// Since when it has used our cutoffs, or [`NEVER`].
     pub uses_ours_since: Instant,
     /// Goes up when the peer restarts; what belongs to an earlier one is void.
-    pub incarnation: u32,
+    pub incarnation: u16,
     /// Where the counts of its ids began in this life and in the one before, as far as we know, in
     /// units of [`LIFE_UNIT`].
     lives: [Option<NonZero<u32>>; 2],
@@ -54,6 +55,8 @@ pub struct Peer {
     cutoffs_sent_tick: Option<NonZero<u8>>,
     resend_tick: u8,
     resends: u8,
+    /// How late its packets come that were overtaken.
+    pub reorder: Reorder,
 }
 
 /// A moment in units of about a millisecond, which wraps every 52 days.
@@ -198,6 +201,7 @@ impl Peer {
             cutoffs_sent_tick: None,
             resend_tick: 0,
             resends: 0,
+            reorder: Reorder::default(),
         }
     }
 

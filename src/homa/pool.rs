@@ -1,11 +1,13 @@
 //! Receive pages: each incoming message gets one run of adjacent bytes.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::arena::Arena;
-use crate::homa::event::RpcKey;
+use crate::homa::share::{Share, Shares};
+use crate::homa::waiting::{Waiter, Waiting};
 use crate::slots::Key;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
+use crate::wire::homa::MAX_MESSAGE_LEN;
 
 /// Bytes of a bpage. Source: the seed's `HOMA_BPAGE_SIZE`.
 pub const BPAGE_LEN: u32 = 1 << 16;
@@ -13,12 +15,16 @@ pub const BPAGE_LEN: u32 = 1 << 16;
 /// Small messages start at multiples of this, so that none shares a cache line with another.
 const PIECE_ALIGN: u32 = 64;
 
+/// A message that waits longer than this for pages gets some reserved. Decision 26.
+const PATIENCE: Duration = Duration::millis(1);
+
 /// The bytes of one message, and how many hold them.
 #[derive(Debug, Default)]
 pub struct Run {
     offset: u32,
     len: u32,
     holders: u32,
+    share: Share,
 }
 
 /// The pages of one region.
@@ -26,8 +32,9 @@ pub struct Run {
 /// A message shorter than a page is cut from the *partial* page; a longer one gets adjacent whole
 /// pages, and what its last page has left becomes the partial page if that is the larger rest.
 /// Long runs come from the low end and partial pages from the high end, so that small messages do
-/// not break up the large stretches. The lowest (highest) free page is taken first, which keeps
-/// the pages in use few and in the cache.
+/// not break up the large stretches. Requests have the lower pages only, so that there is always
+/// room for the responses that their handlers wait for. The lowest (highest) free page is taken
+/// first, which keeps the pages in use few and in the cache.
 #[derive(Debug)]
 pub struct Pool {
     /// For each page, how many runs reach into it.
@@ -35,10 +42,14 @@ pub struct Pool {
     /// One bit for each page that no run reaches into.
     free: Vec<u64>,
     free_count: u32,
-    partial: Option<Partial>,
+    /// The pages that small responses and small requests are cut from.
+    partial: [Option<Partial>; 2],
+    /// Requests lie below this page, if they fit there.
+    requests_end: u32,
     runs: Arena<Run>,
-    /// RPCs that wait for pages: the smallest first, then the oldest.
-    waiting: BTreeSet<Waiter>,
+    shares: Shares,
+    waiting: Waiting,
+    reserved: Option<Reservation>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +58,12 @@ struct Partial {
     used: u32,
 }
 
-/// An RPC whose message found no run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Waiter {
-    pub len: u32,
-    pub birth: Instant,
-    pub rpc: RpcKey,
+/// Pages that are kept free, as they become so, for a message that waited long.
+#[derive(Clone, Debug)]
+struct Reservation {
+    waiter: Waiter,
+    window: Range<u32>,
+    chosen_at: Instant,
 }
 
 impl Pool {
@@ -70,21 +81,39 @@ impl Pool {
             users: vec![0; pages],
             free,
             free_count: pages as u32,
-            partial: None,
+            partial: [None; 2],
+            requests_end: requests_end(pages as u32),
             runs: Arena::new(runs_max),
-            waiting: BTreeSet::new(),
+            shares: Shares::new(pages as u32 * BPAGE_LEN),
+            waiting: Waiting::default(),
+            reserved: None,
         }
     }
 
-    /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough.
+    /// A run of `len` bytes, one or more, with one holder; `None` if no stretch is long enough, or
+    /// its share is used up.
+    #[inline(never)]
+    pub fn alloc(&mut self, len: u32, share: Share) -> Option<Key<Run>> {
+        self.alloc_inlined(len, share)
+    }
+
+    /// As [`Self::alloc`], for the place where most messages come through.
     #[inline(always)]
-    pub fn alloc(&mut self, len: u32) -> Option<Key<Run>> {
-        if self.runs.is_full() {
+    pub fn alloc_inlined(&mut self, len: u32, share: Share) -> Option<Key<Run>> {
+        let charge = charge(len);
+        if self.runs.is_full() || !self.shares.take(share, charge) {
             return None;
         }
-        let offset = match self.cut_from_partial(len) {
-            Some(offset) => offset,
-            None => self.take_anew(len)?,
+        let offset = match self.reserved {
+            None => match self.cut_from_partial(len, share) {
+                Some(offset) => Some(offset),
+                None => self.take_anew(len, share, 0..0),
+            },
+            Some(_) => self.take_beside(len, share),
+        };
+        let Some(offset) = offset else {
+            self.shares.give_back(share, charge);
+            return None;
         };
         let (first, last) = pages_of(offset, len);
         self.add_user(first);
@@ -92,19 +121,55 @@ impl Pool {
             self.add_user(page);
         }
         let (key, run) = self.runs.enter()?;
-        (run.offset, run.len, run.holders) = (offset, len, 1);
+        (run.offset, run.len, run.holders, run.share) = (offset, len, 1, share);
         Some(key)
     }
 
-    /// Starts a partial page, or takes whole pages.
+    /// Starts a partial page, or takes whole pages; none of those in `but`.
     #[cold]
-    fn take_anew(&mut self, len: u32) -> Option<u32> {
+    fn take_anew(&mut self, len: u32, share: Share, but: Range<u32>) -> Option<u32> {
         if len >= BPAGE_LEN {
-            return self.take_pages(len);
+            return self.take_pages(len, share, but);
         }
-        let page = self.highest_free()?;
-        self.partial = Some(Partial { page, used: 0 });
-        self.cut_from_partial(len)
+        let page = self.highest_free(self.area(1, share), but)?;
+        // It may be the other kind's, all of whose pieces were given back.
+        self.partial = self
+            .partial
+            .map(|partial| partial.filter(|one| one.page != page));
+        self.partial[side(share)] = Some(Partial { page, used: 0 });
+        self.cut_from_partial(len, share)
+    }
+
+    /// Where a message of so many pages may lie. Requests leave the upper pages to responses, and
+    /// not only as many: a long response needs adjacent ones.
+    fn area(&self, count: u32, share: Share) -> Range<u32> {
+        match share {
+            Share::Request(_) if count <= self.requests_end => 0..self.requests_end,
+            Share::Request(_) | Share::Response => 0..self.pages(),
+        }
+    }
+
+    /// Takes what lies beside the reserved window.
+    ///
+    /// A response need not respect the reservation of a request: the request may be one of those
+    /// for whose sake the other was called, and would then wait for itself.
+    #[cold]
+    fn take_beside(&mut self, len: u32, share: Share) -> Option<u32> {
+        let reserved = self.reserved.clone()?;
+        let but = reserved.window;
+        // No small message may keep a page of the window in use.
+        let keep = |partial: Option<Partial>| partial.filter(|one| !but.contains(&one.page));
+        self.partial = self.partial.map(keep);
+        let offset = self
+            .cut_from_partial(len, share)
+            .or_else(|| self.take_anew(len, share, but));
+        if offset.is_some() || share != Share::Response {
+            return offset;
+        }
+        match reserved.waiter.share {
+            Share::Response => None,
+            Share::Request(_) => self.take_anew(len, share, 0..0),
+        }
     }
 
     /// Where a run's bytes lie: offset in the region, length.
@@ -122,6 +187,14 @@ impl Pool {
         true
     }
 
+    /// The run counts against nobody's share any more: it is about to be given back.
+    pub fn discharge(&mut self, run: Key<Run>) {
+        if let Some(run) = self.runs.get_mut(run) {
+            self.shares.give_back(run.share, charge(run.len));
+            run.share = Share::Response;
+        }
+    }
+
     /// One holder less; the bytes are free with the last. False if the run is gone.
     #[inline]
     pub fn release(&mut self, key: Key<Run>) -> bool {
@@ -131,7 +204,14 @@ impl Pool {
         run.holders -= 1;
         if run.holders == 0 {
             let (first, last) = pages_of(run.offset, run.len);
+            let (share, len) = (run.share, run.len);
             self.runs.leave(key);
+            if let Share::Request(peer) = share {
+                self.shares.give_back(share, charge(len));
+                if !self.waiting.is_empty() {
+                    self.waiting.call_back(peer);
+                }
+            }
             self.remove_user(first);
             for page in first + 1..=last {
                 self.remove_user(page);
@@ -147,14 +227,64 @@ impl Pool {
 
     pub fn stop_waiting(&mut self, waiter: Waiter) {
         self.waiting.remove(&waiter);
+        let is_its = |reserved: &Reservation| reserved.waiter == waiter;
+        if self.reserved.as_ref().is_some_and(is_its) {
+            self.reserved = None;
+        }
     }
 
-    /// The next waiting RPC whose message now fits, with its run.
-    pub fn poll_waiter(&mut self) -> Option<(Waiter, Key<Run>)> {
-        let waiter = *self.waiting.first()?;
-        let run = self.alloc(waiter.len)?;
-        self.waiting.remove(&waiter);
-        Some((waiter, run))
+    /// The next waiting RPC whose message now fits, with its run: one that waited too long, or the
+    /// smallest.
+    pub fn poll_waiter(&mut self, now: Instant) -> Option<(Waiter, Key<Run>)> {
+        self.reserve(now);
+        if let Some(reserved) = self.reserved.take() {
+            match self.alloc(reserved.waiter.len, reserved.waiter.share) {
+                Some(run) => return Some(self.stop_waiting_with(reserved.waiter, run)),
+                None => self.reserved = Some(reserved),
+            }
+        }
+        let smallest = self.waiting.smallest(&self.shares, charge);
+        smallest.into_iter().flatten().find_map(|waiter| {
+            let run = self.alloc(waiter.len, waiter.share)?;
+            Some(self.stop_waiting_with(waiter, run))
+        })
+    }
+
+    fn stop_waiting_with(&mut self, waiter: Waiter, run: Key<Run>) -> (Waiter, Key<Run>) {
+        self.stop_waiting(waiter);
+        if let Share::Request(peer) = waiter.share {
+            self.waiting.call_back(peer);
+        }
+        (waiter, run)
+    }
+
+    /// Reserves pages for the oldest waiter if it has waited too long. The window is chosen anew
+    /// from time to time, as another may have become the better one.
+    fn reserve(&mut self, now: Instant) {
+        let is_fresh = |reserved: &Reservation| now.since(reserved.chosen_at) < PATIENCE;
+        if self.reserved.as_ref().is_some_and(is_fresh) {
+            return;
+        }
+        let oldest = self.waiting.oldest(&self.shares, charge);
+        self.reserved = oldest
+            .filter(|waiter| now.since(waiter.birth) >= PATIENCE)
+            .map(|waiter| Reservation {
+                waiter,
+                window: self.best_window(waiter.len.div_ceil(BPAGE_LEN), waiter.share),
+                chosen_at: now,
+            });
+    }
+
+    /// The `count` adjacent pages of which the fewest are in use, the lowest of several.
+    fn best_window(&self, count: u32, share: Share) -> Range<u32> {
+        let in_use = |page: u32| u32::from(self.users[page as usize] > 0);
+        let mut used: u32 = (0..count).map(in_use).sum();
+        let mut best = (used, 0);
+        for start in 1..=self.area(count, share).end - count {
+            used = used + in_use(start + count - 1) - in_use(start - 1);
+            best = best.min((used, start));
+        }
+        best.1..best.1 + count
     }
 
     pub fn has_waiters(&self) -> bool {
@@ -163,6 +293,26 @@ impl Pool {
 
     pub fn waiter_count(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether the peer whose message it is may hold `len` bytes more.
+    pub fn admits_peer(&self, len: u32, share: Share) -> bool {
+        match share {
+            Share::Response => true,
+            Share::Request(peer) => self.shares.admits_peer(peer, charge(len)),
+        }
+    }
+
+    /// Bytes that requests hold, as they count against their share.
+    pub fn held_by_requests(&self) -> u32 {
+        self.shares.held()
+    }
+
+    /// What [`Self::held_by_requests`] must equal, counted anew: for checks.
+    pub fn count_held_by_requests(&self) -> u32 {
+        let requests = self.runs.iter().map(|(_, run)| run);
+        let requests = requests.filter(|run| run.share != Share::Response);
+        requests.map(|run| charge(run.len)).sum()
     }
 
     /// Pages that no message reaches into.
@@ -214,8 +364,8 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn cut_from_partial(&mut self, len: u32) -> Option<u32> {
-        let partial = self.partial.as_mut()?;
+    fn cut_from_partial(&mut self, len: u32, share: Share) -> Option<u32> {
+        let partial = self.partial[side(share)].as_mut()?;
         if self.users[partial.page as usize] == 0 {
             partial.used = 0;
         }
@@ -228,30 +378,36 @@ impl Pool {
         Some(offset)
     }
 
-    /// Takes enough adjacent free pages, lowest first.
-    fn take_pages(&mut self, len: u32) -> Option<u32> {
+    /// Takes enough adjacent free pages, lowest first; for a response of those that are no
+    /// request's, if there are enough.
+    fn take_pages(&mut self, len: u32, share: Share, but: Range<u32>) -> Option<u32> {
         let count = len.div_ceil(BPAGE_LEN);
-        let first = self.lowest_stretch(count)?;
+        let own = match share {
+            Share::Response => self.requests_end..self.pages(),
+            Share::Request(_) => 0..0,
+        };
+        let own = self.lowest_stretch(count, own, but.clone());
+        let first = own.or_else(|| self.lowest_stretch(count, self.area(count, share), but))?;
         let last = first + count - 1;
-        if self
-            .partial
-            .is_some_and(|partial| (first..=last).contains(&partial.page))
-        {
-            self.partial = None;
-        }
+        let keep = |partial: Option<Partial>| {
+            partial.filter(|partial| !(first..=last).contains(&partial.page))
+        };
+        self.partial = self.partial.map(keep);
         let used = (len - (count - 1) * BPAGE_LEN)
             .next_multiple_of(PIECE_ALIGN)
             .min(BPAGE_LEN);
-        if self.partial.is_none_or(|partial| used < partial.used) {
-            self.partial = Some(Partial { page: last, used });
+        let partial = &mut self.partial[side(share)];
+        if partial.is_none_or(|partial| used < partial.used) {
+            *partial = Some(Partial { page: last, used });
         }
         Some(first * BPAGE_LEN)
     }
 
-    fn lowest_stretch(&self, count: u32) -> Option<u32> {
+    fn lowest_stretch(&self, count: u32, area: Range<u32>, but: Range<u32>) -> Option<u32> {
         if count > self.free_count {
             return None;
         }
+        let may = |page: u32| area.contains(&page) && !but.contains(&page);
         let (mut start, mut found) = (0, 0);
         for (word_index, &word) in self.free.iter().enumerate() {
             let base = word_index as u32 * 64;
@@ -260,7 +416,7 @@ impl Pool {
                 continue;
             }
             for bit in 0..64 {
-                if word >> bit & 1 == 0 {
+                if word >> bit & 1 == 0 || !may(base + bit) {
                     found = 0;
                     continue;
                 }
@@ -276,17 +432,22 @@ impl Pool {
         None
     }
 
-    fn highest_free(&self) -> Option<u32> {
-        let (index, word) = self
-            .free
-            .iter()
-            .enumerate()
-            .rev()
-            .find(|(_, word)| **word != 0)?;
-        Some(index as u32 * 64 + 63 - word.leading_zeros())
+    fn highest_free(&self, area: Range<u32>, but: Range<u32>) -> Option<u32> {
+        for (index, &word) in self.free.iter().enumerate().rev() {
+            let mut word = word;
+            while word != 0 {
+                let bit = 63 - word.leading_zeros();
+                let page = index as u32 * 64 + bit;
+                if area.contains(&page) && !but.contains(&page) {
+                    return Some(page);
+                }
+                word ^= 1 << bit;
+            }
+        }
+        None
     }
 
-    #[inline]
+    #[inline(always)]
     fn add_user(&mut self, page: u32) {
         let users = &mut self.users[page as usize];
         if *users == 0 {
@@ -307,6 +468,31 @@ impl Pool {
     }
 }
 
+/// The first page that is for responses only: of a quarter of the pages, or of as many as the
+/// longest message takes, which is more in a small pool.
+fn requests_end(pages: u32) -> u32 {
+    const LONGEST: u32 = MAX_MESSAGE_LEN.div_ceil(BPAGE_LEN);
+    pages - (pages / 4).max(LONGEST.min(pages / 2))
+}
+
+/// Small requests and small responses share no page.
+#[inline(always)]
+fn side(share: Share) -> usize {
+    match share {
+        Share::Response => 0,
+        Share::Request(_) => 1,
+    }
+}
+
+/// What a message of `len` bytes counts for against its share.
+fn charge(len: u32) -> u32 {
+    if len < BPAGE_LEN {
+        len.next_multiple_of(PIECE_ALIGN)
+    } else {
+        len.next_multiple_of(BPAGE_LEN)
+    }
+}
+
 /// The first and the last page of these bytes.
 #[inline]
 fn pages_of(offset: u32, len: u32) -> (u32, u32) {
@@ -314,129 +500,4 @@ fn pages_of(offset: u32, len: u32) -> (u32, u32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rng::Rng;
-
-    const PAGE: usize = BPAGE_LEN as usize;
-
-    fn offset(pool: &Pool, run: Key<Run>) -> u32 {
-        pool.place(run).unwrap().0
-    }
-
-    #[test]
-    fn a_tail_below_a_full_page_is_left_out() {
-        assert_eq!(Pool::new(3 * PAGE + 5000, 10).pages(), 3);
-    }
-
-    /// Rule PL-07, adapted: 150,000 B take three adjacent pages, the rest of the last is shared.
-    #[test]
-    fn a_long_message_is_adjacent_and_its_rest_serves_small_ones() {
-        let mut pool = Pool::new(4 * PAGE, 10);
-        let long = pool.alloc(150_000).unwrap();
-        assert_eq!((offset(&pool, long), pool.free_pages()), (0, 1));
-        let small = pool.alloc(1000).unwrap();
-        // 150,000 is 2,343.75 lines of 64 B, so the next one starts at 150,016.
-        assert_eq!((offset(&pool, small), pool.free_pages()), (150_016, 1));
-        pool.release(long);
-        assert_eq!(pool.free_pages(), 3);
-        pool.release(small);
-        assert_eq!(pool.free_pages(), 4);
-    }
-
-    /// Rules PL-08, PL-09: small messages share a page, and an empty one starts over.
-    #[test]
-    fn small_messages_share_a_page_that_starts_over_when_empty() {
-        let mut pool = Pool::new(2 * PAGE, 10);
-        let first = pool.alloc(2000).unwrap();
-        let second = pool.alloc(2000).unwrap();
-        assert_eq!(offset(&pool, second) - offset(&pool, first), 2048);
-        pool.release(first);
-        pool.release(second);
-        let again = pool.alloc(100).unwrap();
-        assert_eq!(offset(&pool, again), BPAGE_LEN);
-    }
-
-    #[test]
-    fn whole_pages_share_nothing() {
-        let mut pool = Pool::new(3 * PAGE, 10);
-        let two = pool.alloc(2 * BPAGE_LEN).unwrap();
-        assert_eq!((offset(&pool, two), pool.free_pages()), (0, 1));
-        let small = pool.alloc(1).unwrap();
-        assert_eq!(offset(&pool, small), 2 * BPAGE_LEN);
-    }
-
-    /// Rule PL-11: all or nothing.
-    #[test]
-    fn too_long_a_message_takes_nothing() {
-        let mut pool = Pool::new(5 * PAGE, 10);
-        assert!(pool.alloc(5 * BPAGE_LEN + 100).is_none());
-        assert_eq!((pool.free_pages(), pool.runs.len()), (5, 0));
-    }
-
-    /// Rule PL-15: what is not held cannot be given back.
-    #[test]
-    fn bytes_are_free_with_their_last_holder_and_only_once() {
-        let mut pool = Pool::new(PAGE, 10);
-        let run = pool.alloc(10).unwrap();
-        assert!(pool.retain(run) && pool.release(run));
-        assert_eq!(pool.free_pages(), 0);
-        assert!(pool.release(run) && !pool.release(run) && !pool.retain(run));
-        assert_eq!(pool.free_pages(), 1);
-    }
-
-    /// Rule PL-16: the smallest waits least.
-    #[test]
-    fn waiters_are_served_smallest_first_as_pages_come_free() {
-        let mut pool = Pool::new(2 * PAGE, 10);
-        let all = pool.alloc(2 * BPAGE_LEN).unwrap();
-        let waiter = |len, index| Waiter {
-            len,
-            birth: Instant(0),
-            rpc: Key::from_parts(index, 1),
-        };
-        let (large, small) = (waiter(BPAGE_LEN + 1, 0), waiter(2000, 1));
-        pool.wait(large);
-        pool.wait(small);
-        assert!(pool.poll_waiter().is_none());
-        pool.release(all);
-        let (first, run) = pool.poll_waiter().unwrap();
-        assert_eq!(first, small);
-        assert!(pool.poll_waiter().is_none() && pool.has_waiters());
-        pool.release(run);
-        assert_eq!(pool.poll_waiter().unwrap().0, large);
-    }
-
-    #[test]
-    fn a_full_table_of_runs_refuses() {
-        let mut pool = Pool::new(PAGE, 1);
-        assert!(pool.alloc(1).is_some() && pool.alloc(1).is_none());
-    }
-
-    /// Any order of taking and giving back: runs never overlap, and all is free at the end.
-    #[test]
-    fn no_two_messages_share_a_byte() {
-        for seed in 0..50 {
-            let mut rng = Rng::new(seed);
-            let mut pool = Pool::new(40 * PAGE, 1000);
-            let mut held: Vec<Key<Run>> = Vec::new();
-            for _ in 0..500 {
-                if rng.one_in_thousand(450) && !held.is_empty() {
-                    let at = rng.below(held.len() as u64) as usize;
-                    assert!(pool.release(held.swap_remove(at)));
-                    continue;
-                }
-                let longest = [100, 5000, 70_000, 1_000_000][rng.below(4) as usize];
-                held.extend(pool.alloc(1 + rng.below(longest) as u32));
-                let mut spans: Vec<_> = held.iter().map(|&run| pool.place(run).unwrap()).collect();
-                spans.sort_unstable();
-                let apart = spans
-                    .windows(2)
-                    .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
-                assert!(apart, "seed {seed}: {spans:?}");
-            }
-            held.into_iter().for_each(|run| assert!(pool.release(run)));
-            assert_eq!(pool.free_pages(), 40, "seed {seed}");
-        }
-    }
-}
+mod tests;

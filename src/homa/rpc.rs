@@ -4,6 +4,7 @@ use crate::homa::event::{RunKey, SocketKey};
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::peer::Peer;
+use crate::homa::share::Share;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{Common, RpcId};
@@ -29,7 +30,7 @@ pub struct Rpc {
     /// A server RPC's keyed hash, under which it is filed.
     pub hash: u64,
     /// The peer's incarnation when the RPC began.
-    pub incarnation: u32,
+    pub incarnation: u16,
     /// When the peer was last heard, or last had nothing to tell.
     pub heard_tick: u32,
     /// When the last RESEND or NEED_ACK went out, or the wait for pages began.
@@ -40,6 +41,8 @@ pub struct Rpc {
     pub need_acks: u32,
     /// When the last byte of the response went out.
     pub sent_tick: u32,
+    /// It waits for its turn to ask its peer.
+    pub stands_in_line: bool,
     /// The request's bytes, in [`State::Requested`].
     pub run: RunKey,
     /// Boxed, as most messages are one packet long and whole at once.
@@ -87,6 +90,7 @@ impl Rpc {
         self.sent_tick = tick;
         self.ask_interval = ask_interval;
         self.need_acks = 0;
+        self.stands_in_line = false;
     }
 
     /// The header of a packet we send for it.
@@ -102,6 +106,15 @@ impl Rpc {
     /// When the request was made, at a client.
     pub fn asked_at(&self) -> Option<Instant> {
         matches!(self.state, State::Sending | State::Receiving).then_some(self.out.birth)
+    }
+
+    /// On whose account its incoming message goes.
+    #[inline]
+    pub fn share(&self) -> Share {
+        match self.id.is_client() {
+            true => Share::Response,
+            false => Share::Request(self.peer.index()),
+        }
     }
 
     #[inline]
@@ -124,6 +137,12 @@ impl Rpc {
         } else {
             None
         }
+    }
+
+    /// Whether nothing more of its incoming message may come before we give pages or grants.
+    pub fn is_held(&self) -> bool {
+        let message = self.message.as_ref();
+        message.is_none_or(|message| message.place == Place::Waiting || message.has_all_granted())
     }
 
     /// Whether its incoming message waits for pages.

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::config::{self, Config};
+use crate::device::Device;
 use crate::dpdk::{self, Eal, EalParams, Port, PortParams};
 use crate::error::{Error, StartError};
 use crate::homa;
@@ -36,7 +37,12 @@ impl LibOS {
         let seed = RandomState::new().build_hasher().finish();
         let region = Region::owned(config.memory.receive_bytes as usize)
             .map_err(|error| StartError::new(error, "memory.receive_bytes: no such memory"))?;
-        let homa = homa_params(config, seed);
+        let mut homa = homa_params(config, seed);
+        let is_nic = config.network.backend == config::Backend::Pci;
+        if homa.link_mbps == 0 && is_nic {
+            // Virtual devices name a speed too, but it is not that of any link.
+            homa.link_mbps = port.caps().link_mbps;
+        }
         Self::over(
             port,
             dpdk::Clock::start(),
@@ -143,9 +149,15 @@ fn homa_params(config: &Config, seed: u64) -> homa::Params {
         window_bytes: homa.window_bytes,
         max_incoming_bytes: homa.max_incoming_bytes,
         max_overcommit: to_u8(homa.max_overcommit),
+        grant_fifo_thousandths: to_u16(homa.grant_fifo_thousandths),
+        fifo_grant_bytes: homa.fifo_grant_bytes,
+        link_mbps: homa.link_mbps,
+        nic_backlog_max: Duration::micros(homa.nic_backlog_max_us.into()),
+        pacer_fifo_thousandths: to_u16(homa.pacer_fifo_thousandths),
         num_priorities: to_u8(homa.num_priorities),
         max_sched_priority: to_u8(homa.max_sched_prio),
         unsched_cutoffs: homa.unsched_cutoffs_bytes,
+        cutoffs_follow_traffic: homa.cutoffs_follow_traffic,
         cutoff_version: homa.cutoff_version,
         resend_ticks: homa.resend_ticks,
         resend_interval_ticks: homa.resend_interval_ticks,

@@ -91,7 +91,7 @@ impl Judge {
             Packet::Data(data, payload) => {
                 rpc.heard_at = now;
                 rpc.resends_open = 0;
-                rpc.inward.hear(data, payload.len() as u32);
+                rpc.inward.hear(now, data, payload.len() as u32);
                 rpc.is_over |= rpc.is_ours && rpc.inward.is_whole();
             }
             Packet::Grant(grant) => {
@@ -151,7 +151,7 @@ impl Ledger {
 }
 
 impl Inward {
-    fn hear(&mut self, data: &Data, payload_len: u32) {
+    fn hear(&mut self, now: Instant, data: &Data, payload_len: u32) {
         let first = data.message_length.min(data.incoming);
         if self.len.is_none() {
             self.granted = first;
@@ -160,7 +160,10 @@ impl Inward {
         let end = data.offset + payload_len;
         if data.message_length == len && end <= len {
             self.received.add(data.offset..end);
-            self.end = self.end.max(end);
+            if end > self.end {
+                self.end = end;
+                self.ends.push((end, now));
+            }
         }
     }
 }
@@ -320,8 +323,10 @@ impl Ledger {
                 inward.asked.push(range);
             }
         }
-        let is_gap = resend.length.is_some() && resend.offset < inward.end;
-        let is_late = silent >= SILENCE || is_gap && silent >= GAP;
+        let later = inward.ends.iter().find(|(end, _)| *end > resend.offset);
+        let is_gap = resend.length.is_some();
+        let is_old = later.is_some_and(|(_, since)| is_gap && now.since(*since) >= GAP);
+        let is_late = silent >= SILENCE || is_old;
         ensure(is_late || self.need_acks_heard > 0, "too soon")?;
         self.need_acks_heard = 0;
         self.resends_open += 1;

@@ -70,6 +70,8 @@ pub struct Inward {
     pub granted: u32,
     /// The end of the bytes that came furthest.
     pub end: u32,
+    /// When it moved on, and to where.
+    pub ends: Vec<(u32, Instant)>,
     /// What we asked for again.
     pub asked: Vec<Range<u32>>,
 }

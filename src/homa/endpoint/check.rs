@@ -60,6 +60,11 @@ impl Endpoint {
             "RPCs counted at their peers"
         );
         assert!(self.peers.iter().count() <= self.params.peers_max as usize);
+        assert_eq!(
+            self.pool.held_by_requests(),
+            self.pool.count_held_by_requests(),
+            "bytes that requests hold"
+        );
         self.grants.check();
         self.outgoing.check();
         self.wheel.check();
@@ -88,7 +93,7 @@ impl Endpoint {
     fn check_in(&self, key: RpcKey, message: &MsgIn, runs: &mut Vec<RunKey>) {
         message.check();
         match message.place {
-            Place::Run(run) => runs.push(run),
+            Place::Run(run) | Place::First(run) => runs.push(run),
             Place::Waiting => assert!(message.grantee.is_none(), "granted without pages"),
         }
         if let Some(grantee) = message.grantee {

@@ -333,7 +333,7 @@ impl Endpoint {
         if !is_new && self.is_finished(arrival, peer, hash) {
             return Err(Verdict::Dropped);
         }
-        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_| true) {
+        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_, _| true) {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         }
@@ -391,12 +391,14 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
-        let Some(out) = rpc.msg_out_mut() else {
+        if !rpc.has_out() {
             // A server without a response is at work; a client that is done needs nothing more.
             match rpc.id.is_client() {
                 true => self.stats.out_of_place += 1,
                 false => {
-                    rpc.heard_tick = tick; // It lives, which matters while its request waits.
+                    if rpc.is_held() {
+                        rpc.heard_tick = tick; // It lives, and owes us nothing.
+                    }
                     if !mutant::is_on(Mutant::BusyForgotten) {
                         self.queue_control(key, Body::Busy);
                     }
@@ -404,6 +406,10 @@ impl Endpoint {
             }
             return Verdict::Taken;
         };
+        if rpc.state == State::Replying && rpc.out.is_sent() {
+            rpc.heard_tick = tick; // It owes us nothing but its ack.
+        }
+        let out = &mut rpc.out;
         let end = match resend.length {
             Some(length) => resend.offset.saturating_add(length),
             None => out.sent,
@@ -413,11 +419,11 @@ impl Endpoint {
             return Verdict::Taken;
         }
         out.grant_by_resend(end, resend.priority);
-        let start = match mutant::is_on(Mutant::ResendOfWrongRange) {
-            true => end - 1,
-            false => resend.offset,
+        let asked = match mutant::is_on(Mutant::ResendOfWrongRange) {
+            true => 0..1,
+            false => resend.offset..end,
         };
-        out.owe(start..end, resend.priority, tick, interval);
+        out.owe(asked, resend.priority, tick, interval);
         self.file_out(key);
         Verdict::Taken
     }
@@ -526,10 +532,9 @@ impl Endpoint {
             }
             // Rule IN-56: bytes are missing, so ask for them instead. Once a tick is enough.
             Some(key) => {
-                let (tick, most) = (self.wheel.tick(), self.params.resends_per_peer_tick);
-                let is_due = self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick);
-                if is_due && self.peers.get_mut(peer).may_resend(tick, most) {
-                    self.ask_for_missing(key);
+                let tick = self.wheel.tick();
+                if self.rpcs.get(key).is_some_and(|rpc| rpc.asked_tick != tick) {
+                    self.ask(key);
                 }
             }
             None => self.queue(Control {

@@ -1,11 +1,14 @@
 //! Where all parts of the transport meet.
 
 mod app;
+mod ask;
 mod check;
+mod first;
 mod input;
 mod leave;
 mod output;
 mod receive;
+mod repair;
 mod room;
 mod ticks;
 
@@ -15,7 +18,9 @@ use crate::addr::Ip;
 use crate::arena::Arena;
 use crate::counters;
 use crate::error::Error;
+use crate::homa::askers::Askers;
 use crate::homa::control::{Body, Control, ControlQueue};
+use crate::homa::cutoffs::Traffic;
 use crate::homa::event::{Event, Notify, RpcKey, RunKey};
 use crate::homa::finished::{Finished, Name};
 use crate::homa::grant::Grants;
@@ -23,13 +28,16 @@ use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::msg_out::Cut;
 use crate::homa::mutant::{self, Mutant};
 use crate::homa::outgoing::Outgoing;
+use crate::homa::pacer::Pacer;
 use crate::homa::params::Params;
 use crate::homa::peer::{Link, Peer, Peers};
-use crate::homa::pool::{Pool, Waiter};
+use crate::homa::pool::Pool;
+use crate::homa::repair::Repairs;
 use crate::homa::rpc::{Rpc, State};
 use crate::homa::socket::Sockets;
 use crate::homa::table::Table;
 use crate::homa::timer::Wheel;
+use crate::homa::waiting::Waiter;
 use crate::keyed::Keyed;
 use crate::mem::Region;
 use crate::rng::Rng;
@@ -59,15 +67,22 @@ pub struct Endpoint {
     peers: Peers,
     sockets: Sockets,
     outgoing: Outgoing,
+    pacer: Pacer,
+    /// If the cutoffs follow it.
+    traffic: Option<Box<Traffic>>,
     grants: Grants,
     control: ControlQueue,
     /// The last packet came from `control`.
     was_control: bool,
     finished: Finished,
     wheel: Wheel,
+    askers: Askers,
+    repairs: Repairs,
     last_tick_at: Instant,
     /// RPCs due at this tick are left for the next call.
     due_left: bool,
+    /// Messages that may have their pages now are left for the next call.
+    waiters_left: bool,
     events: VecDeque<Event>,
     /// Peers whose link the network layer should find.
     unresolved: VecDeque<Ip>,
@@ -101,6 +116,8 @@ counters! {
         grants_out,
         /// RESEND packets handed to the device.
         resends_out,
+        /// RESENDs for holes, before their sender counted as silent.
+        repairs,
         /// BUSY packets handed to the device.
         busys_out,
         /// RPC_UNKNOWN packets handed to the device.
@@ -198,14 +215,22 @@ impl Endpoint {
             unacked: VecDeque::new(),
             peers: Peers::new(params.peers_max, peer_idle, keyed),
             sockets: Sockets::new(params.sockets_max, &mut rng),
-            outgoing: Outgoing::default(),
+            outgoing: Outgoing::new(params.pacer_fifo_thousandths),
+            pacer: Pacer::new(params.link_mbps, params.nic_backlog_max),
+            traffic: params.cutoffs_follow_traffic.then(|| {
+                let (priorities, max_sched) = (params.num_priorities, params.max_sched_priority);
+                Box::new(Traffic::new(params.unsched_bytes, priorities, max_sched))
+            }),
             grants: Grants::new(&params),
             control: ControlQueue::new(params.control_max),
             was_control: false,
             finished: Finished::new(params.finished_max, params.finished_for),
             wheel: Wheel::new(),
+            askers: Askers::default(),
+            repairs: Repairs::new(params.rpcs_max),
             last_tick_at: now,
             due_left: false,
+            waiters_left: false,
             events: VecDeque::new(),
             unresolved: VecDeque::new(),
             spare_messages: Vec::new(),
@@ -450,7 +475,7 @@ impl Endpoint {
             self.grants.on_gone(grantee);
         }
         match message.place {
-            Place::Run(run) => {
+            Place::Run(run) | Place::First(run) => {
                 self.release(now, run);
             }
             Place::Waiting if mutant::is_on(Mutant::WaiterLeftBehind) => {}
@@ -463,7 +488,7 @@ impl Endpoint {
 ///
 /// `hash` as in [`Endpoint::server_hash`], `place` as in [`Peer::place`](crate::homa::peer::Peer).
 #[inline]
-fn finished_name(id: RpcId, hash: u64, port: u16, incarnation: u32, place: u64) -> Name {
+fn finished_name(id: RpcId, hash: u64, port: u16, incarnation: u16, place: u64) -> Name {
     // No other life uses ids that were drawn, and a late packet of an earlier one must find them.
     let incarnation = if is_drawn(id) { 0 } else { incarnation };
     let life = u64::from(port) << 32 | u64::from(incarnation);
@@ -495,6 +520,7 @@ fn waiter(rpc: RpcKey, message: &MsgIn) -> Waiter {
         len: message.len,
         birth: message.birth,
         rpc,
+        share: message.share,
     }
 }
 

@@ -85,6 +85,17 @@ impl Endpoint {
         Some(sent)
     }
 
+    /// A DATA packet that goes to the NIC takes time there.
+    #[cold]
+    fn note_backlog(&mut self, now: Instant, len: u16, link: LinkId) {
+        /// Bytes that a Homa packet takes of an Ethernet link besides its own: IPv4 20, header 14,
+        /// check 4, preamble 8, gap 12.
+        const WIRE_EXTRA: u32 = 58;
+        if link.as_loopback().is_none() {
+            self.pacer.on_transmit(now, u32::from(len) + WIRE_EXTRA);
+        }
+    }
+
     #[inline(always)]
     fn poll_packet(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         if self.control.is_empty() {
@@ -116,15 +127,15 @@ impl Endpoint {
     #[inline(always)]
     fn poll_message(&mut self, now: Instant, room: &mut [u8]) -> Option<Sent> {
         while self.grants.has_changed()
-            && let Some(decision) = self.grants.poll()
+            && let Some(decision) = self.grants.poll(now)
         {
             if let Some(sent) = self.emit_grant(decision, room) {
                 return Some(sent);
             }
         }
         loop {
-            let sent = match self.outgoing.poll()? {
-                Turn::Retransmit(key) => self.emit_retransmit(key, room),
+            let sent = match self.outgoing.poll(|| self.pacer.is_ready(now))? {
+                Turn::Retransmit(key) => self.emit_retransmit(now, key, room),
                 Turn::Short(key) => self.emit_short(now, key, room),
                 Turn::Long(key) => self.emit_long(now, key, room),
             };
@@ -159,6 +170,9 @@ impl Endpoint {
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = out.len;
         self.on_sent(now, key, tick);
+        if self.pacer.is_on() {
+            self.note_backlog(now, len, link);
+        }
         self.stats.data_out += 1;
         Sent::new(len, link, priority)
     }
@@ -178,7 +192,7 @@ impl Endpoint {
         let (Some((range, out)), Link::Up(link)) = (packet, peer.link) else {
             return self.cannot_send(key);
         };
-        let (end, unsched) = (range.end, out.unsched());
+        let (start, end, unsched) = (range.start, range.end, out.unsched());
         let priority = match range.start < unsched {
             true => peer.unsched_priority(out.len, self.params.num_priorities - 1),
             false => out.sched_priority,
@@ -193,6 +207,7 @@ impl Endpoint {
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = end;
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
+        self.outgoing.on_long(key, end - start);
         match is_sendable {
             true => self.outgoing.file(key, left, birth),
             false => self.outgoing.unfile(key),
@@ -201,6 +216,9 @@ impl Endpoint {
             self.on_sent(now, key, tick);
         } else {
             rpc.heard_tick = tick;
+        }
+        if self.pacer.is_on() {
+            self.note_backlog(now, len, link);
         }
         self.stats.data_out += 1;
         Sent::new(len, link, priority)
@@ -258,7 +276,7 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn emit_retransmit(&mut self, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+    fn emit_retransmit(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let rpc = self.rpcs.get_mut(key)?;
         let (common, peer) = (rpc.common(), self.peers.get(rpc.peer));
         let out = rpc.msg_out_mut()?;
@@ -281,6 +299,9 @@ impl Endpoint {
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
         self.stats.retransmits_out += 1;
+        if self.pacer.is_on() {
+            self.note_backlog(now, len, link);
+        }
         Sent::new(len, link, priority)
     }
 

@@ -2,15 +2,21 @@
 
 use crate::addr::Addr;
 use crate::homa::event::{Event, Message, RpcKey, RunKey};
+use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::mutant::{self, Mutant};
 use crate::homa::peer::{Peer, SAVED_ACKS_MAX};
 use crate::homa::rpc::State;
+use crate::homa::share::Share;
+use crate::homa::waiting::Waiter;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{Ack, Common, Data, Resend};
 
 use super::{Body, Control, Endpoint, Verdict, waiter};
+
+/// Messages that get the pages they waited for in one call, at most.
+const WAITERS_PER_CALL: usize = 16;
 
 impl Endpoint {
     /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
@@ -32,8 +38,12 @@ impl Endpoint {
         match rpc.state {
             State::Receiving | State::Incoming if rpc.message.is_some() => {}
             State::Sending | State::Receiving | State::Incoming => {
+                let share = rpc.share();
+                if let Some(traffic) = &mut self.traffic {
+                    traffic.on_message(data.message_length);
+                }
                 if payload.len() == data.message_length as usize
-                    && let Some(run) = self.pool.alloc(data.message_length)
+                    && let Some(run) = self.pool.alloc_inlined(data.message_length, share)
                 {
                     return self.receive_whole(now, key, data, payload, run, app);
                 }
@@ -53,7 +63,11 @@ impl Endpoint {
     /// The first packet of a longer message, or of one that finds no room.
     #[inline(never)]
     fn start_receiving(&mut self, now: Instant, key: RpcKey, data: Data, payload_len: usize) {
-        let message = self.start_message(now, key, data, payload_len);
+        let Some(rpc) = self.rpcs.get(key) else {
+            return;
+        };
+        let (of, share) = ((key, rpc.peer), rpc.share());
+        let message = self.start_message(now, of, share, data, payload_len);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
@@ -92,62 +106,71 @@ impl Endpoint {
     fn start_message(
         &mut self,
         now: Instant,
-        key: RpcKey,
+        of: (RpcKey, Key<Peer>),
+        share: Share,
         data: Data,
         payload_len: usize,
     ) -> Box<MsgIn> {
-        let len = data.message_length;
-        let place = match self.alloc_run(now, len) {
-            Some(run) => Place::Run(run),
-            None => Place::Waiting,
-        };
+        let (key, len) = (of.0, data.message_length);
+        let place = self.first_place(now, len, payload_len, share);
         let mut message = self.spare_messages.pop().unwrap_or_default();
-        message.begin(len, data.incoming, now, place);
+        message.begin(len, data.incoming, now, place, share);
         message.empty_reply = data.empty_reply && len == 1;
         if payload_len < len as usize {
             self.file_timer(now, key, self.params.resend_ticks);
         }
         match place {
-            Place::Run(_) => self.start_grants(key, &mut message),
-            Place::Waiting => {
-                self.stats.page_waits += 1;
-                self.pool.wait(waiter(key, &message));
-                let tick = self.wheel.tick();
-                if let Some(rpc) = self.rpcs.get_mut(key) {
-                    rpc.asked_tick = tick;
-                }
-                self.file_timer(now, key, self.params.resend_ticks);
+            Place::Run(_) => {
+                start_grants(
+                    &mut self.grants,
+                    of,
+                    &mut message,
+                    self.params.unsched_bytes,
+                );
             }
+            Place::First(_) => {}
+            Place::Waiting => self.start_waiting(now, key, waiter(key, &message)),
         }
         message
     }
 
-    fn start_grants(&mut self, key: RpcKey, message: &mut MsgIn) {
-        if message.granted < message.len {
-            let (birth, len) = (message.birth, message.len);
-            // No more than our own limit is believed, or a few packets would stop all grants.
-            let granted = message.granted.min(self.params.unsched_bytes);
-            message.grantee = self
-                .grants
-                .on_start(key, birth, len, message.received, granted);
+    /// A message begins to wait for pages.
+    pub(super) fn start_waiting(&mut self, now: Instant, key: RpcKey, waiter: Waiter) {
+        self.stats.page_waits += 1;
+        self.pool.wait(waiter);
+        let tick = self.wheel.tick();
+        if let Some(rpc) = self.rpcs.get_mut(key) {
+            rpc.asked_tick = tick;
         }
+        self.file_timer(now, key, self.params.resend_ticks);
     }
 
     #[inline(never)]
-    fn store(&mut self, now: Instant, key: RpcKey, data: Data, payload: &[u8]) -> Verdict {
+    pub(super) fn store(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: Data,
+        payload: &[u8],
+    ) -> Verdict {
         let rpc = self.rpcs.get_mut(key);
         let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
-        let range = data.offset..data.offset + payload.len() as u32;
         if data.message_length != message.len {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
-        let Place::Run(run) = message.place else {
-            self.stats.page_wait_bytes += payload.len() as u64;
-            return Verdict::Dropped;
+        let run = match message.place {
+            Place::Run(run) => run,
+            Place::First(run) => return self.store_beside(now, key, run, data, payload),
+            Place::Waiting => {
+                self.stats.page_wait_bytes += payload.len() as u64;
+                return Verdict::Dropped;
+            }
         };
+        let range = data.offset..data.offset + payload.len() as u32;
+        let was_next = range.start == message.end();
         let Some((base, _)) = self.pool.place(run) else {
             return Verdict::Dropped;
         };
@@ -158,19 +181,24 @@ impl Endpoint {
             let wrong = data.retransmit && mutant::is_on(Mutant::BytesMisplaced);
             region.write((base + part.start) as usize + usize::from(wrong), bytes);
         });
-        if inserted.is_err() {
+        let Ok(filled_since) = inserted else {
             self.stats.holes_overflow += 1;
             return Verdict::Dropped;
-        }
+        };
         if message.received == before {
+            self.on_duplicate(now, key, data.retransmit);
             return self.drop_duplicate(&data);
         }
         self.stats.retransmits_used += u64::from(data.retransmit);
         if let Some(grantee) = message.grantee {
             self.grants.on_data(grantee, message.received);
         }
-        if message.is_whole() {
-            let (grantee, empty_reply) = (message.grantee, message.empty_reply);
+        let is_whole = message.is_whole();
+        let (grantee, empty_reply) = (message.grantee, message.empty_reply);
+        if !was_next {
+            self.on_gap(now, key, filled_since, data.retransmit);
+        }
+        if is_whole {
             if let Some(grantee) = grantee {
                 self.grants.on_gone(grantee);
             }
@@ -309,8 +337,19 @@ impl Endpoint {
     }
 
     /// Gives runs to messages that waited for them, as far as they go. Rules PL-16, PL-18.
+    ///
+    /// Whoever gives many pages back at once pays for few of those that waited: the others are
+    /// served by the next turns, so that no short message has to wait for all of it.
     pub(super) fn serve_waiters(&mut self, now: Instant) {
-        while let Some((waiter, run)) = self.pool.poll_waiter() {
+        self.waiters_left = false;
+        for served in 0.. {
+            if served == WAITERS_PER_CALL {
+                self.waiters_left = true;
+                return;
+            }
+            let Some((waiter, run)) = self.pool.poll_waiter(now) else {
+                return;
+            };
             let (key, tick) = (waiter.rpc, self.wheel.tick());
             let Some(rpc) = self.rpcs.get_mut(key) else {
                 debug_assert!(false, "an RPC that ended still waited");
@@ -319,17 +358,14 @@ impl Endpoint {
             };
             rpc.heard_tick = tick;
             rpc.asked_tick = tick;
+            let of = (key, rpc.peer);
             let Some(message) = &mut rpc.message else {
                 debug_assert!(false, "an RPC without a message still waited");
                 self.pool.release(run);
                 continue;
             };
             message.place = Place::Run(run);
-            if message.granted < message.len {
-                let granted = message.granted.min(self.params.unsched_bytes);
-                let (birth, len) = (message.birth, message.len);
-                message.grantee = self.grants.on_start(key, birth, len, 0, granted);
-            }
+            start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
             let priority = self.params.num_priorities.saturating_sub(2);
             let resend = Resend {
                 offset: 0,
@@ -339,5 +375,21 @@ impl Endpoint {
             self.queue_control(key, Body::Resend(resend));
             self.file_timer(now, key, self.params.resend_ticks);
         }
+    }
+}
+
+/// A message that has its pages may be granted more, if it needs that. Rule GR-27.
+pub(super) fn start_grants(
+    grants: &mut Grants,
+    (key, peer): (RpcKey, Key<Peer>),
+    message: &mut MsgIn,
+    unsched_bytes: u32,
+) {
+    if message.granted < message.len {
+        let (birth, len) = (message.birth, message.len);
+        // No more than our own limit is believed, or a few packets would stop all grants.
+        let granted = message.granted.min(unsched_bytes);
+        message.grantee =
+            grants.on_start((key, peer.index()), birth, len, message.received, granted);
     }
 }

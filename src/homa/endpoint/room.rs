@@ -4,6 +4,7 @@ use crate::homa::event::{Payload, RpcKey, RunKey};
 use crate::homa::msg_out::MsgOut;
 use crate::homa::pool::BPAGE_LEN;
 use crate::homa::rpc::{Rpc, State};
+use crate::homa::share::Share;
 use crate::time::Instant;
 use crate::wire::homa::MAX_MESSAGE_LEN;
 
@@ -44,7 +45,7 @@ impl Endpoint {
     pub(super) fn give_up_unacked(
         &mut self,
         now: Instant,
-        is_fit: impl Fn(&MsgOut) -> bool,
+        is_fit: impl Fn(&Rpc, &MsgOut) -> bool,
     ) -> bool {
         /// RPCs looked at, at most.
         const LOOKS_MAX: usize = 64;
@@ -52,7 +53,7 @@ impl Endpoint {
         let fits = |key: &RpcKey| {
             let rpc = self.rpcs.get(*key);
             rpc.is_some_and(|rpc| {
-                rpc.state == State::Replying && is_fit(&rpc.out) && !self.waits_for_room(rpc)
+                rpc.state == State::Replying && is_fit(rpc, &rpc.out) && !self.is_wanted(rpc)
             })
         };
         let found = self.unacked.iter().take(LOOKS_MAX).position(fits);
@@ -64,24 +65,28 @@ impl Endpoint {
         true
     }
 
-    /// Whether a client said not long ago that it lives: it has no room yet for the response.
-    fn waits_for_room(&self, rpc: &Rpc) -> bool {
-        let is_busy = rpc.ask_interval > self.params.resend_interval_ticks;
+    /// Whether a client that had all of a response sent to it said not long ago that it still
+    /// wants some: it asked for bytes again, or has no room for them yet.
+    fn is_wanted(&self, rpc: &Rpc) -> bool {
         let silent = self.wheel.tick().wrapping_sub(rpc.heard_tick);
-        is_busy && silent < self.params.timeout_ticks
+        rpc.heard_tick != rpc.sent_tick && silent < self.params.timeout_ticks
     }
 
     /// A run for a new message; if pages are short, one that clients do not acknowledge anyway.
-    pub(super) fn alloc_run(&mut self, now: Instant, len: u32) -> Option<RunKey> {
+    pub(super) fn alloc_run(&mut self, now: Instant, len: u32, share: Share) -> Option<RunKey> {
         /// The longest message takes so many.
         const PAGES_MAX: u32 = MAX_MESSAGE_LEN.div_ceil(BPAGE_LEN);
-        let mut run = self.pool.alloc(len);
+        let mut run = self.pool.alloc(len, share);
         for _ in 0..PAGES_MAX {
-            let holds_pages = |out: &MsgOut| matches!(out.payload, Payload::Received { .. });
+            // If its peer has its share, only what that peer holds is of use.
+            let of_any = self.pool.admits_peer(len, share);
+            let holds_pages = |rpc: &Rpc, out: &MsgOut| {
+                matches!(out.payload, Payload::Received { .. }) && (of_any || rpc.share() == share)
+            };
             if run.is_some() || !self.give_up_unacked(now, holds_pages) {
                 break;
             }
-            run = self.pool.alloc(len);
+            run = self.pool.alloc(len, share);
         }
         run
     }

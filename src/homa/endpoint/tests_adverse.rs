@@ -302,8 +302,13 @@ fn what_a_sender_announces_stops_the_grants_of_no_other() {
             ..data(1_000_000, 0)
         };
         let _ = hand.data(2 * id, greedy, 1000);
+        let second = Data {
+            offset: 1000,
+            ..greedy
+        };
+        let _ = hand.data(2 * id, second, 1000);
     }
-    assert_eq!(hand.homa.grants.incoming(), 10 * 39_000);
+    assert_eq!(hand.homa.grants.incoming(), 10 * 38_000);
     assert!(hand.sent().contains(&"GRANT"));
 }
 

@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::homa::event::RpcKey;
 use crate::homa::rpc::State;
 use crate::time::Instant;
-use crate::wire::homa::Resend;
 
 use super::{Body, Endpoint};
 
@@ -22,10 +21,14 @@ enum Look {
 impl Endpoint {
     /// When [`Self::handle_timeout`] should be called next; `None` if nothing waits for time.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.due_left {
+        if self.due_left || self.waiters_left {
             return Some(self.last_tick_at);
         }
-        (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick)
+        let tick = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
+        let is_paced = self.pacer.is_on() && self.outgoing.has_long();
+        let paced = is_paced.then(|| self.pacer.ready_at());
+        let all = [tick, self.repairs.next_at(), paced];
+        all.into_iter().flatten().min()
     }
 
     /// Counts a tick if one has passed, and looks at the RPCs that are due.
@@ -34,6 +37,12 @@ impl Endpoint {
     /// peers' silence. So the caller should not call it while received packets still wait.
     #[inline]
     pub fn handle_timeout(&mut self, now: Instant) {
+        if !self.repairs.is_empty() {
+            self.repair(now);
+        }
+        if self.waiters_left {
+            self.serve_waiters(now);
+        }
         if self.due_left {
             self.look_at_due(now);
         } else if now >= self.last_tick_at + self.params.tick {
@@ -55,7 +64,23 @@ impl Endpoint {
             now
         };
         self.wheel.advance();
+        if self.traffic.is_some() {
+            self.follow_traffic(now);
+        }
+        self.serve_askers();
         self.look_at_due(now);
+    }
+
+    /// New cutoffs if the traffic has changed; peers are told as they name the old version.
+    #[cold]
+    fn follow_traffic(&mut self, now: Instant) {
+        let params = &mut self.params;
+        let cutoffs = self.traffic.as_mut();
+        if let Some(cutoffs) = cutoffs.and_then(|one| one.poll(now, &params.unsched_cutoffs)) {
+            params.unsched_cutoffs = cutoffs;
+            // 0 means "none yet".
+            params.cutoff_version = params.cutoff_version.checked_add(1).unwrap_or(1);
+        }
     }
 
     /// Looks at RPCs that are due, as many as one call may.
@@ -182,8 +207,9 @@ impl Endpoint {
         let left = self.params.timeout_ticks.saturating_sub(silent);
         if left == 0 {
             let is_client = rpc.id.is_client();
-            if asks && self.is_unasked(key) {
-                return self.put_off(key);
+            if asks && self.excuse_unasked(key) {
+                self.ask(key);
+                return Look::Again(self.params.timeout_ticks / 4);
             }
             self.stats.timeouts += u64::from(is_client);
             self.abort(now, key, Error::PeerTimedOut);
@@ -202,79 +228,35 @@ impl Endpoint {
         if wait > 0 {
             return Look::Again(wait.min(left));
         }
-        let peer = rpc.peer;
-        if !self
-            .peers
-            .get_mut(peer)
-            .may_resend(tick, self.params.resends_per_peer_tick)
-        {
-            return self.put_off(key);
-        }
-        self.ask_for_missing(key);
-        Look::Again(self.params.resend_interval_ticks.min(left))
+        self.ask(key);
+        let stands_in_line = self.rpcs.get(key).is_some_and(|rpc| rpc.stands_in_line);
+        // In line it has its turn without being looked at: to look at 100,000 RPCs in every few
+        // ticks would take longer than those.
+        let pause = match stands_in_line {
+            true => self.params.timeout_ticks / 4,
+            false => self.params.resend_interval_ticks,
+        };
+        Look::Again(pause.min(left))
     }
 
-    /// Whether the peer lives, and just was not asked yet what became of this RPC, as others are
-    /// asked for first.
-    fn is_unasked(&self, key: RpcKey) -> bool {
-        let tick = self.wheel.tick();
-        self.rpcs.get(key).is_some_and(|rpc| {
-            let silent = tick.wrapping_sub(rpc.heard_tick);
-            let since_asked = tick.wrapping_sub(rpc.asked_tick);
-            let peer = self.peers.get(rpc.peer);
-            since_asked >= silent && peer.was_heard(tick, self.params.timeout_ticks)
-        })
-    }
-
-    /// The peer may not be asked for this RPC now: its turn comes. The more RPCs there are, the
-    /// later, since to look at 100,000 of them in each tick would take longer than a tick.
+    /// Who was not asked since it was last heard owes no answer, if its peer lives: others were
+    /// asked for first. True if so; then its silence begins when it is asked.
     ///
-    /// Who is not asked owes no answer. Else RPCs to slow handlers would time out once there are
-    /// more of them than may be asked for in that time: 800 by default.
-    #[cold]
-    fn put_off(&mut self, key: RpcKey) -> Look {
-        let (tick, params) = (self.wheel.tick(), &self.params);
-        let is_unasked = self.is_unasked(key);
-        let Some(rpc) = self.rpcs.get_mut(key) else {
-            return Look::Done;
-        };
-        if is_unasked {
-            rpc.heard_tick = tick.wrapping_sub(params.resend_ticks);
-        }
-        let turns = self.peers.get(rpc.peer).rpc_count / u32::from(params.resends_per_peer_tick);
-        Look::Again((turns / 8).clamp(1, (params.timeout_ticks / 4).max(1)))
-    }
-
-    /// Sends a RESEND for each stretch that is missing, or for everything if nothing came.
-    pub(super) fn ask_for_missing(&mut self, key: RpcKey) {
+    /// Else RPCs to slow handlers would time out once there are more of them than may be asked for
+    /// in that time: 800 by default.
+    pub(super) fn excuse_unasked(&mut self, key: RpcKey) -> bool {
         let tick = self.wheel.tick();
-        let priority = self.params.num_priorities - 1;
         let Some(rpc) = self.rpcs.get_mut(key) else {
-            return;
+            return false;
         };
-        if rpc.is_waiting() {
-            return; // There is no room for what would come.
+        let silent = tick.wrapping_sub(rpc.heard_tick);
+        let since_asked = tick.wrapping_sub(rpc.asked_tick);
+        let peer = self.peers.get(rpc.peer);
+        let is_unasked = since_asked >= silent && peer.was_heard(tick, self.params.timeout_ticks);
+        if is_unasked {
+            rpc.heard_tick = tick.wrapping_sub(silent.min(self.params.resend_ticks));
         }
-        rpc.asked_tick = tick;
-        let Some(message) = &rpc.message else {
-            let resend = Resend {
-                offset: 0,
-                length: None,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-            return;
-        };
-        let missing: Vec<_> = message.missing().collect();
-        for range in missing {
-            let length = Some(range.end - range.start);
-            let resend = Resend {
-                offset: range.start,
-                length,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-        }
+        is_unasked
     }
 
     /// The whole response went out: asks the client to acknowledge it, and gives up in the end.

@@ -176,3 +176,88 @@ fn each_missing_stretch_is_asked_for_once() {
     ];
     assert_eq!(sent[4], missing);
 }
+
+/// Each RESEND counts, not each RPC. A message with eleven holes and another with two: the second
+/// has its turn before the rest of the first.
+#[test]
+fn each_resend_counts_and_whoever_waits_has_the_next_turn() {
+    // With ticks so short the silence of five is over before a hole is old enough for repair.
+    let tick = Duration::micros(50);
+    let params = Params {
+        tick,
+        ..Params::default()
+    };
+    let mut rig = Rig::with(params, 16);
+    for (id, count) in [(8, 12), (10, 3)] {
+        for n in 0..count {
+            let data = data(count * 2000 - 1000, n * 2000);
+            rig.hear(PEER, id, &Packet::Data(data, &[0; 1000]));
+        }
+    }
+    rig.sent();
+    // Which of the two is looked at first is all the same.
+    let sent = rig.pass(8);
+    let counts: Vec<usize> = sent.iter().map(Vec::len).collect();
+    assert_eq!(counts, [0, 0, 0, 0, 8, 5, 0, 0]);
+    let mut asked: Vec<_> = sent.into_iter().flatten().collect();
+    assert!(asked.iter().all(|out| out.is("RESEND")));
+    asked.sort_unstable_by_key(|out| format!("{out:?}"));
+    asked.dedup();
+    assert_eq!(asked.len(), 11 + 2);
+}
+
+/// 200 RPCs are stuck at once, and what is asked for never comes: all the same each of them asks,
+/// as the budget of eight a tick allows 40 in five ticks, when the first ones want to ask again.
+#[test]
+fn each_of_many_stuck_rpcs_asks_before_any_asks_twice() {
+    let mut rig = Rig::new();
+    for _ in 0..200 {
+        rig.call(100);
+    }
+    let sent = rig.pass(4 + 200 / 8);
+    let mut ids: Vec<_> = sent
+        .iter()
+        .flatten()
+        .map(|out| format!("{out:?}"))
+        .collect();
+    assert_eq!(ids.len(), 200);
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 200);
+}
+
+/// Cutoffs that follow the traffic: a thousand requests of 100 B and of 1,000 B, which have as
+/// many bytes, and the next packet of a peer draws the new ones, with their version.
+#[test]
+fn peers_are_told_of_cutoffs_that_follow_the_traffic() {
+    let follow = |cutoffs_follow_traffic| {
+        let params = Params {
+            cutoffs_follow_traffic,
+            ..Params::default()
+        };
+        let mut rig = Rig::with(params, 16);
+        let mut id = 8;
+        for (len, count) in [(100, 1000), (1000, 100)] {
+            for _ in 0..count {
+                assert!(rig.request(PEER, id, &[0; 1000][..len]));
+                rig.answer(10);
+                rig.hear(PEER, id, &Packet::Ack(wire::Acks::default()));
+                id += 2;
+            }
+        }
+        rig.call(10);
+        rig.pass(101);
+        rig.request(PEER, id, b"x");
+        let told: Vec<_> = rig
+            .sent()
+            .into_iter()
+            .filter(|out| out.is("CUTOFFS"))
+            .collect();
+        let params = rig.homa.params();
+        (told.len(), params.cutoff_version, params.unsched_cutoffs)
+    };
+    let (told, version, cutoffs) = follow(true);
+    assert_eq!((told, version), (1, 2));
+    assert!(cutoffs[7] < 200 && cutoffs[4] == 1_000_000, "{cutoffs:?}");
+    assert_eq!(follow(false), (0, 1, Params::default().unsched_cutoffs));
+}

@@ -82,15 +82,18 @@ fn the_server_of_a_response_that_waits_for_grants_hears_of_us() {
     let mut hand = Hand::linked(64, |params| {
         params.max_incoming_bytes = 1000;
         params.window_bytes = 1000;
+        params.grant_fifo_thousandths = 0;
     });
     let ids = [(); 2].map(|()| hand.send(hand.buffer(100), Notify::Never).1);
     hand.sent();
     for id in ids {
-        let first = Data {
-            incoming: 1000,
-            ..data(500_000, 0)
-        };
-        let _ = hand.data(id.0 | 1, first, 1000);
+        for offset in [0, 1000] {
+            let part = Data {
+                incoming: 2000,
+                ..data(500_000, offset)
+            };
+            let _ = hand.data(id.0 | 1, part, 1000);
+        }
     }
     let mut busys = 0;
     for tick in 0..300 {
@@ -104,9 +107,15 @@ fn the_server_of_a_response_that_waits_for_grants_hears_of_us() {
     assert!((8..=12).contains(&busys), "{busys}");
 }
 
-/// Three of four slots may serve. Nobody acknowledges, but one client says that it has no room yet.
+/// Three of four slots may serve. Nobody acknowledges, but one client says that it has no room
+/// yet, or asks for what it lacks.
 #[test]
-fn a_response_whose_client_says_busy_is_not_given_up_for_a_newcomer() {
+fn a_response_that_its_client_still_wants_is_not_given_up_for_a_newcomer() {
+    wanted_by(&Packet::Busy);
+    wanted_by(&RESEND);
+}
+
+fn wanted_by(sign: &Packet<'_>) {
     let mut hand = Hand::linked(4, |params| params.rpcs_max = 4);
     for id in [2, 4, 6] {
         let (rpc, _) = hand.taken(id);
@@ -118,7 +127,8 @@ fn a_response_whose_client_says_busy_is_not_given_up_for_a_newcomer() {
     hand.sent();
     hand.live(20);
     // The first that would go: timers of one tick come last in, first out.
-    let _ = hand.packet(6, &Packet::Busy);
+    let _ = hand.packet(6, sign);
+    hand.sent();
     assert!(hand.request(8, VERSION).is_some());
     let find = |hand: &mut Hand, id| hand.homa.server_rpc(RpcId(id), Addr::new(PEER, THEIR_PORT));
     assert_eq!(
@@ -151,4 +161,23 @@ fn calls_leave_a_slot_to_those_who_ask_us() {
     for _ in 0..4 {
         hand.send(hand.buffer(100), Notify::Never);
     }
+}
+
+/// A late packet of a request reaches a server that restarted; its client, with half the response
+/// of the old life, asks for the rest again and again. Only DATA, GRANT and BUSY end a silence, or
+/// each would go on because it hears the other, and neither would ask for what the server lacks.
+#[test]
+fn a_client_that_asks_for_a_response_does_not_stand_for_the_bytes_of_its_request() {
+    let mut hand = Hand::linked(4, |_| ());
+    let _ = hand.data(2, data(3000, 0), 1000);
+    let mut asked = Vec::new();
+    for tick in 1..=100 {
+        let _ = hand.packet(2, &RESEND);
+        hand.live(1);
+        if hand.sent().contains(&"RESEND") {
+            asked.push(tick);
+        }
+    }
+    assert_eq!(asked.first(), Some(&5));
+    assert_eq!(hand.homa.rpc_count(), 0);
 }
