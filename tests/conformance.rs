@@ -1,4 +1,4 @@
-//! The table in CONFORMANCE.md: whole, and true as far as a reader of the sources can tell.
+//! The tables in CONFORMANCE.md and FIELD.md: whole, and true as far as a reader of the sources can tell.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,6 +19,16 @@ const GROUPS: [(&str, &[std::ops::RangeInclusive<u32>]); 11] = [
     ("DK", &[1..=10]),
 ];
 
+/// The cases of FIELD.md.
+#[rustfmt::skip]
+const CASES: [u32; 53] = [
+    1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 14, 15,
+    16, 17, 18, 19, 21, 22, 23, 24, 25, 26, 30, 31,
+    33, 34, 35, 36, 37, 38, 39, 40, 42, 50, 52, 53,
+    54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 70, 71,
+    73, 74, 75, 76, 77,
+];
+
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -32,7 +42,9 @@ fn rows(table: &str) -> Vec<(String, String)> {
         assert_eq!(cells.next(), None, "{line}");
         Some((rule.to_owned(), held.to_owned()))
     });
-    cells.filter(|(rule, _)| rule != "rule").collect()
+    cells
+        .filter(|(rule, _)| rule != "rule" && rule != "case")
+        .collect()
 }
 
 /// Whether the source has a test of that name.
@@ -60,10 +72,19 @@ fn the_table_has_each_rule_once_and_in_order() {
 }
 
 #[test]
-fn each_test_that_the_table_names_exists() {
+fn the_field_has_each_case_once_and_in_order() {
+    let expected = CASES.map(|case| format!("C{case:03}"));
+    let rows = rows(&read("tests/FIELD.md"));
+    let found: Vec<String> = rows.into_iter().map(|(case, _)| case).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn each_test_that_a_table_names_exists() {
     let mut sources: HashMap<String, String> = HashMap::new();
     let mut missing = Vec::new();
-    for (rule, held) in rows(&read("tests/CONFORMANCE.md")) {
+    let tables = ["tests/CONFORMANCE.md", "tests/FIELD.md"];
+    for (rule, held) in tables.iter().flat_map(|table| rows(&read(table))) {
         for test in held.split('`').skip(1).step_by(2) {
             let (path, name) = test.split_once("::").expect("a path and a name");
             let source = sources.entry(path.to_owned()).or_insert_with(|| read(path));
@@ -78,9 +99,14 @@ fn each_test_that_the_table_names_exists() {
 /// A test, or a reason that is more than a word; what is open is counted.
 #[test]
 fn each_rule_has_a_test_or_a_reason_or_is_counted_as_open() {
-    let table = read("tests/CONFORMANCE.md");
-    let mut open = 0;
-    for (rule, held) in rows(&table) {
+    check_held("tests/CONFORMANCE.md");
+    check_held("tests/FIELD.md");
+}
+
+fn check_held(path: &str) {
+    let (table, mut open) = (read(path), 0);
+    let rows = rows(&table);
+    for (rule, held) in &rows {
         let has_test = held.contains('`');
         let is_reason = held.starts_with("n.a. ") && held.len() > "n.a. one thread".len() - 1;
         let is_open = held.starts_with("open");
@@ -89,8 +115,8 @@ fn each_rule_has_a_test_or_a_reason_or_is_counted_as_open() {
         open += usize::from(is_open);
     }
     assert!(
-        table.contains(&format!("Open: {open} of 213.")),
-        "{open} rules are open"
+        table.contains(&format!("Open: {open} of {}.", rows.len())),
+        "{open} are open in {path}"
     );
 }
 
