@@ -32,6 +32,8 @@ thread_local! {
 
 // SAFETY: all is done by the system's allocator, on the very same arguments.
 unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// As the trait demands of its callers.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + layout.size() as isize);
@@ -39,6 +41,8 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As the trait demands of its callers.
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get() - layout.size() as isize);
         // SAFETY: the caller's promise is passed on.
