@@ -250,7 +250,7 @@ impl Pair {
     }
 
     fn carry(&mut self) {
-        self.now = self.now + Duration::micros(1);
+        self.now += Duration::micros(1);
         let [client, server] = &mut self.hosts;
         let (client, server) = (client.device_mut(), server.device_mut());
         server.received.append(&mut client.sent);

@@ -76,7 +76,7 @@ impl Pair {
     }
 
     fn turn(&mut self) {
-        self.now = self.now + TURN;
+        self.now += TURN;
         let now = self.now;
         let [client, server] = &mut self.hosts;
         client.turn_with(now, |homa, event| match event {

@@ -37,9 +37,9 @@ pub fn run(input: &[u8]) -> u64 {
         let peer = sides[other].ip;
         match lot % 32 {
             0..=5 => carry(&mut sides, now, bytes.u8()),
-            6 => now = now + bytes.span(),
+            6 => now += bytes.span(),
             // The host stands still for long.
-            7 => now = now + demihoma::time::Duration::millis(u64::from(bytes.u16())),
+            7 => now += demihoma::time::Duration::millis(u64::from(bytes.u16())),
             call => sides[which].act(call, now, peer, &mut bytes),
         }
         for side in &mut sides {
@@ -94,7 +94,7 @@ impl Side {
             9 => {
                 let _ = self.homa.bind(socket, u16::from(bytes.u8() % 4) + 97);
             }
-            10 => self.homa.set_server(socket, bytes.u8() % 4 > 0),
+            10 => self.homa.set_server(socket, !bytes.u8().is_multiple_of(4)),
             11..=16 => self.request(now, socket, peer, bytes),
             17..=19 => {
                 if let Some(message) = self.homa.take(rpc) {
@@ -123,7 +123,7 @@ impl Side {
                     self.held.push(run);
                 }
             }
-            28 if bytes.u8() % 4 == 0 => self.homa.close(now, socket),
+            28 if bytes.u8().is_multiple_of(4) => self.homa.close(now, socket),
             29 => self.homa.handle_peer_lost(peer),
             30 => self
                 .homa

@@ -59,7 +59,7 @@ pub fn run(input: &[u8]) -> u64 {
         let mut frame = bytes.take(len.min(1514)).to_vec();
         aim(&mut frame, flags);
         if flags & LATER != 0 {
-            now = now + wait;
+            now += wait;
         }
         poller.device_mut().deliver(frame);
         turn(&mut poller, now);

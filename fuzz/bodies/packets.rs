@@ -86,7 +86,7 @@ impl Live {
     fn step(&mut self, bytes: &mut Bytes) {
         let from = Ip::v4(10, 0, 0, 2 + bytes.u8() % 3);
         match bytes.u8() % 16 {
-            10 => self.now = self.now + bytes.span(),
+            10 => self.now += bytes.span(),
             11 => self.call(bytes.len().min(1_000_001)),
             12 => self.answer(bytes),
             13 => self.homa.handle_peer_lost(from),
@@ -136,13 +136,13 @@ impl Live {
             }),
             4 => Packet::Resend(Resend {
                 offset: bytes.len(),
-                length: (bytes.u8() % 4 > 0).then(|| bytes.len()),
+                length: (!bytes.u8().is_multiple_of(4)).then(|| bytes.len()),
                 priority: bytes.u8() % 8,
             }),
             5 => Packet::Unknown,
             6 => Packet::Busy,
             7 => Packet::NeedAck,
-            _ if bytes.u8() % 2 == 0 => Packet::Cutoffs(Cutoffs {
+            _ if bytes.u8().is_multiple_of(2) => Packet::Cutoffs(Cutoffs {
                 unsched_cutoffs: [0; 8].map(|_: u32| bytes.len()),
                 version: bytes.u16(),
             }),
@@ -226,7 +226,7 @@ impl Live {
             .send_response(self.now, rpc, payload, Notify::Never);
         assert!(replied.is_ok(), "{replied:?}");
         self.held.push(run);
-        if bytes.u8() % 4 > 0 {
+        if !bytes.u8().is_multiple_of(4) {
             self.held.pop();
             assert!(self.homa.release(self.now, run), "held bytes are there");
         }

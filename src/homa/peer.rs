@@ -124,6 +124,7 @@ pub struct Peers {
     slots: Slots<Peer>,
     by_ip: Table,
     last: Option<(Ip, Key<Peer>)>,
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     spares: Vec<Box<Lists>>,
     idle_min: Duration,
     /// Where the search for an idle peer goes on.

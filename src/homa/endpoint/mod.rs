@@ -87,6 +87,7 @@ pub struct Endpoint {
     /// Peers whose link the network layer should find.
     unresolved: VecDeque<Ip>,
     /// For the next messages that come in packet by packet: their memory is used again.
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     spare_messages: Vec<Box<MsgIn>>,
     next_generation: u64,
     stats: Stats,
