@@ -112,10 +112,10 @@ impl Desk {
             Event::Response {
                 socket,
                 tag,
-                message,
+                ref message,
             } => match tag {
                 DATAGRAM_TAG => self.on_datagram_response(homa, socket, message),
-                call => self.on_call_response(homa, socket, QToken(call), &message),
+                call => self.on_call_response(homa, socket, QToken(call), message),
             },
             Event::Failed {
                 socket, tag, error, ..
@@ -388,10 +388,10 @@ impl Desk {
     }
 
     #[inline(never)]
-    fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: Message) {
+    fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: &Message) {
         let qd = self.on_datagram_over(socket);
         if qd.is_some() && !message.empty_reply {
-            self.on_arrival(homa, socket, Arrival::Response(message));
+            self.on_arrival(homa, socket, Arrival::Response(*message));
             return;
         }
         self.stats.responses_dropped += u64::from(!message.empty_reply);
