@@ -112,10 +112,10 @@ impl Desk {
             Event::Response {
                 socket,
                 tag,
-                message,
+                ref message,
             } => match tag {
                 DATAGRAM_TAG => self.on_datagram_response(homa, socket, message),
-                call => self.on_call_response(homa, socket, QToken(call), &message),
+                call => self.on_call_response(homa, socket, QToken(call), message),
             },
             Event::Failed {
                 socket, tag, error, ..
@@ -233,22 +233,20 @@ impl Desk {
             open,
         };
         let Self { tokens, sgas, .. } = self;
-        tokens.complete(qt, |pending| {
+        tokens.complete(qt, |pending, done| {
             debug_assert_eq!(pending.kind, Operation::Pop, "who waits at a queue");
             let sga = sgas.insert_received(homa, message, pending.len_max, received);
-            Done {
-                qd,
-                result: sga.map_or_else(Completion::Failed, Completion::Pop),
-            }
+            done.qd = qd;
+            done.result = sga.map_or_else(Completion::Failed, Completion::Pop);
         });
     }
 
     /// Ends an operation, if it is still under way.
     #[inline]
     pub(super) fn complete(&mut self, qt: QToken, result: Completion) {
-        self.tokens.complete(qt, |pending| Done {
-            qd: pending.qd,
-            result,
+        self.tokens.complete(qt, |pending, done| {
+            done.qd = pending.qd;
+            done.result = result;
         });
     }
 
@@ -388,10 +386,10 @@ impl Desk {
     }
 
     #[inline(never)]
-    fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: Message) {
+    fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: &Message) {
         let qd = self.on_datagram_over(socket);
         if qd.is_some() && !message.empty_reply {
-            self.on_arrival(homa, socket, Arrival::Response(message));
+            self.on_arrival(homa, socket, Arrival::Response(*message));
             return;
         }
         self.stats.responses_dropped += u64::from(!message.empty_reply);
@@ -408,7 +406,7 @@ impl Desk {
     ) {
         let Self { tokens, sgas, .. } = self;
         let mut is_kept = false;
-        tokens.complete(qt, |pending| {
+        tokens.complete(qt, |pending, done| {
             debug_assert_eq!(pending.kind, Operation::Call, "whose tag is a token");
             let received = Received {
                 run: message.run,
@@ -421,10 +419,8 @@ impl Desk {
             };
             let sga = sgas.insert_received(homa, message, message.len, received);
             is_kept = sga.is_ok();
-            Done {
-                qd: pending.qd,
-                result: sga.map_or_else(Completion::Failed, Completion::Pop),
-            }
+            done.qd = pending.qd;
+            done.result = sga.map_or_else(Completion::Failed, Completion::Pop);
         });
         if !is_kept {
             self.stats.responses_dropped += 1;

@@ -17,7 +17,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     /// The result under `qt`, which is thereby consumed. With no timeout it waits for ever, with
     /// a zero one it turns the loop once. Errors: `WaitTimedOut`, and the token stays valid;
     /// `Invalid` for a token that was consumed or never was one; `Interrupted`.
-    #[inline]
+    #[inline(always)]
     pub fn wait(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<QResult, Error> {
         self.begin_wait();
         // With no results there is nothing to find yet, whatever the token is.

@@ -56,9 +56,7 @@ impl Endpoint {
     ) -> Verdict {
         self.stats.packets_in += 1;
         match wire::parse_data(packet) {
-            Some((common, data, payload)) => {
-                self.on_data(Arrival::new(now, meta, common), data, payload, app)
-            }
+            Some((common, data, payload)) => self.on_data((now, meta, common), data, payload, app),
             None => self.on_other(now, meta, packet),
         }
     }
@@ -74,7 +72,7 @@ impl Endpoint {
         let arrival = Arrival::new(now, meta, common);
         match packet {
             Packet::Data(data, payload) => {
-                self.on_data(arrival, data, payload, &mut Self::keep_event)
+                self.on_data((now, meta, common), data, payload, &mut Self::keep_event)
             }
             Packet::Grant(grant) => self.on_grant(arrival, grant),
             Packet::Resend(resend) => self.on_resend(arrival, resend),
@@ -183,8 +181,8 @@ impl Endpoint {
     /// The peer a packet comes from, made known if it was not. Its link is asked for at once, so
     /// that the answer finds it.
     #[inline(always)]
-    fn sender(&mut self, arrival: Arrival) -> Option<Key<Peer>> {
-        let Some(key) = self.peers.find_or_add(arrival.now, arrival.from.ip) else {
+    fn sender(&mut self, now: Instant, ip: Ip) -> Option<Key<Peer>> {
+        let Some(key) = self.peers.find_or_add(now, ip) else {
             self.stats.peers_full += 1;
             return None;
         };
@@ -199,38 +197,40 @@ impl Endpoint {
     #[inline(always)]
     fn on_data(
         &mut self,
-        arrival: Arrival,
+        (now, meta, common): (Instant, Meta, Common),
         data: Data,
         payload: &[u8],
         app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
+        // Put together where it is needed, which is rarely.
+        let arrival = move || Arrival::new(now, meta, common);
         if !data.fits(payload.len()) {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
         if data.message_length > self.pool.len_max() {
-            return self.refuse_too_long(arrival);
+            return self.refuse_too_long(arrival());
         }
-        let Some(peer) = self.sender(arrival) else {
+        let Some(peer) = self.sender(now, meta.from) else {
             return Verdict::Dropped;
         };
         if data.cutoff_version != self.params.cutoff_version || !self.peers.get(peer).uses_ours() {
-            self.on_version(arrival, peer, data.cutoff_version);
+            self.on_version(arrival(), peer, data.cutoff_version);
         }
         if let Some(ack) = data.ack {
-            self.on_ack(arrival.now, peer, ack);
+            self.on_ack(now, peer, ack);
         }
-        if arrival.id.is_client() {
-            let Some(key) = self.find_rpc(arrival.id, peer, arrival.from.port) else {
+        let (id, port) = (common.id.peer_side(), common.sport);
+        if id.is_client() {
+            let Some(key) = self.find_rpc(id, peer, port) else {
                 self.stats.unknown_rpc += 1;
                 return Verdict::Dropped;
             };
-            return self.receive(arrival.now, key, data, payload, app);
+            return self.receive(now, key, data, payload, app);
         }
-        let hash = self.server_hash(arrival.id, self.peers.get(peer));
-        let port = arrival.from.port;
+        let hash = self.server_hash(id, self.peers.get(peer));
         let key = self.find_hashed(hash, |rpc| {
-            rpc.id == arrival.id && rpc.peer == peer && rpc.peer_port == port
+            rpc.id == id && rpc.peer == peer && rpc.peer_port == port
         });
         let key = match key {
             Some(key) => key,
@@ -239,7 +239,7 @@ impl Endpoint {
                 Err(verdict) => return verdict,
             },
         };
-        self.receive(arrival.now, key, data, payload, app)
+        self.receive(now, key, data, payload, app)
     }
 
     /// A message longer than all pages together would wait for them for ever.
@@ -321,19 +321,25 @@ impl Endpoint {
     #[inline(always)]
     fn start_server(
         &mut self,
-        arrival: Arrival,
+        arrival: impl Fn() -> Arrival,
         peer: Key<Peer>,
         hash: u64,
     ) -> Result<RpcKey, Verdict> {
-        let Some(socket) = self.sockets.server_on(arrival.port) else {
+        let Arrival {
+            now,
+            from,
+            port,
+            id,
+        } = arrival();
+        let Some(socket) = self.sockets.server_on(port) else {
             self.stats.unknown_port += 1;
             return Err(Verdict::PortUnreachable);
         };
-        let is_new = arrival.id > self.peers.get(peer).newest_request;
-        if !is_new && self.is_finished(arrival, peer, hash) {
+        let is_new = id > self.peers.get(peer).newest_request;
+        if !is_new && self.is_finished(arrival(), peer, hash) {
             return Err(Verdict::Dropped);
         }
-        if !self.may_serve() && !self.give_up_unacked(arrival.now, |_, _| true) {
+        if !self.may_serve() && !self.give_up_unacked(now, |_, _| true) {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         }
@@ -342,15 +348,15 @@ impl Endpoint {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         };
-        let (theirs, ours) = ((peer, arrival.from.port), (socket, arrival.port));
+        let (theirs, ours) = ((peer, from.port), (socket, port));
         let ask_interval = self.params.resend_interval_ticks;
-        rpc.begin(arrival.id, theirs, ours, tick, ask_interval);
+        rpc.begin(id, theirs, ours, tick, ask_interval);
         rpc.state = State::Incoming;
         rpc.hash = hash;
         let peer = self.peers.get_mut(peer);
-        peer.on_rpc(arrival.now);
+        peer.on_rpc(now);
         rpc.incarnation = peer.incarnation;
-        peer.newest_request = peer.newest_request.max(arrival.id);
+        peer.newest_request = peer.newest_request.max(id);
         self.server_count += 1;
         self.servers.insert(hash, key.index());
         Ok(key)
@@ -429,7 +435,7 @@ impl Endpoint {
     }
 
     fn on_resend_unknown(&mut self, arrival: Arrival) -> Verdict {
-        let Some(peer) = self.sender(arrival) else {
+        let Some(peer) = self.sender(arrival.now, arrival.from.ip) else {
             return Verdict::Dropped;
         };
         let mut body = Body::Unknown;
@@ -513,7 +519,7 @@ impl Endpoint {
     }
 
     fn on_need_ack(&mut self, arrival: Arrival) -> Verdict {
-        let Some(peer) = self.sender(arrival) else {
+        let Some(peer) = self.sender(arrival.now, arrival.from.ip) else {
             return Verdict::Dropped;
         };
         let key = if arrival.id.is_client() {

@@ -125,17 +125,17 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
         tokens.map(|(key, token)| (self.token(key), &token.pending))
     }
 
-    /// Ends an operation with the result that `end` makes of what was pending. False, and `end`
+    /// Ends an operation with the result that `end` writes, knowing what was pending. False, and `end`
     /// is not called, if nothing is pending under this token.
     #[inline(always)]
-    pub fn complete(&mut self, qt: QToken, end: impl FnOnce(&P) -> R) -> bool {
+    pub fn complete(&mut self, qt: QToken, end: impl FnOnce(&P, &mut R)) -> bool {
         let older = self.newest;
         let token = self.key(qt).and_then(|key| self.slots.get_mut(key));
         let Some(token) = token.filter(|token| !token.is_done) else {
             return false;
         };
         token.is_done = true;
-        token.result = end(&token.pending);
+        end(&token.pending, &mut token.result);
         token.older = older;
         token.newer = NONE;
         let slot = Handles::slot(qt.0);

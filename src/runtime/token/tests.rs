@@ -27,11 +27,11 @@ fn a_token_is_consumed_exactly_once() {
     let mut tokens = tokens(4);
     let qt = tokens.start(()).unwrap();
     assert_eq!(tokens.take(qt), Ok(None));
-    assert!(tokens.complete(qt, |()| 5));
-    assert!(!tokens.complete(qt, |()| 6));
+    assert!(tokens.complete(qt, |(), result| *result = 5));
+    assert!(!tokens.complete(qt, |(), result| *result = 6));
     assert_eq!(tokens.take(qt), Ok(Some(5)));
     assert_eq!(tokens.take(qt), Err(Error::Invalid));
-    assert!(!tokens.complete(qt, |()| 6));
+    assert!(!tokens.complete(qt, |(), result| *result = 6));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_token_whose_slot_is_taken_again_stays_invalid() {
     for round in 0..1000 {
         let qt = tokens.start(()).unwrap();
         assert_eq!(tokens.start(()), Err(Error::Exhausted));
-        assert!(tokens.complete(qt, |()| round));
+        assert!(tokens.complete(qt, |(), result| *result = round));
         assert_eq!(tokens.take_oldest(), Some((qt, round)));
         let next = tokens.start(()).unwrap();
         assert_ne!(next, qt);
@@ -65,7 +65,7 @@ fn results_come_oldest_first_also_when_some_were_taken_out_between() {
     let mut tokens = tokens(8);
     let qts = start_many(&mut tokens, 5);
     for (value, &place) in [3, 1, 4, 0, 2].iter().enumerate() {
-        assert!(tokens.complete(qts[place], |()| value as u32));
+        assert!(tokens.complete(qts[place], |(), result| *result = value as u32));
     }
     assert_eq!(tokens.take(qts[4]), Ok(Some(2)));
     assert_eq!(tokens.take(qts[3]), Ok(Some(0)));
@@ -80,7 +80,7 @@ fn any_gives_the_oldest_of_those_passed_and_its_place() {
     let mut tokens = tokens(8);
     let qts = start_many(&mut tokens, 5);
     for &place in &[4, 2, 0] {
-        assert!(tokens.complete(qts[place], |()| place as u32));
+        assert!(tokens.complete(qts[place], |(), result| *result = place as u32));
     }
     assert_eq!(take_any(&mut tokens, &qts[..4]), Some((2, 2)));
     assert_eq!(take_any(&mut tokens, &[qts[1], qts[0]]), Some((1, 0)));
@@ -93,7 +93,7 @@ fn an_invalid_token_matters_only_if_nothing_is_ready() {
     let mut tokens = tokens(8);
     let qts = start_many(&mut tokens, 2);
     let passed = [QToken(0), qts[0], qts[1]];
-    assert!(tokens.complete(qts[1], |()| 1));
+    assert!(tokens.complete(qts[1], |(), result| *result = 1));
     let mut search = Search::default();
     assert_eq!(tokens.take_any(&passed, &mut search), Some((2, 1)));
     let mut search = Search::default();
@@ -131,7 +131,7 @@ fn any_agrees_with_a_scan_of_everything() {
         for round in 0..3000 {
             for _ in 0..rng.below(3) {
                 let qt = qts[rng.below(qts.len() as u64) as usize];
-                if tokens.complete(qt, |()| round) {
+                if tokens.complete(qt, |(), result| *result = round) {
                     done.push(qt);
                 }
             }
@@ -175,10 +175,10 @@ fn results_nobody_asks_for_are_kept() {
     let left = start_many(&mut tokens, 200);
     let mut qts = start_many(&mut tokens, 300);
     for &qt in &left {
-        assert!(tokens.complete(qt, |()| 1));
+        assert!(tokens.complete(qt, |(), result| *result = 1));
     }
     for round in 0..300 {
-        assert!(tokens.complete(qts[round], |()| 2));
+        assert!(tokens.complete(qts[round], |(), result| *result = 2));
         assert_eq!(take_any(&mut tokens, &qts), Some((round, 2)));
         qts[round] = tokens.start(()).unwrap();
     }
