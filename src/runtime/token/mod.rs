@@ -125,7 +125,8 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
         tokens.map(|(key, token)| (self.token(key), &token.pending))
     }
 
-    /// Ends an operation with the result that `end` writes, knowing what was pending. False, and `end`
+    /// Ends an operation with the result that `end` writes, knowing what was pending. False, and
+    /// `end`
     /// is not called, if nothing is pending under this token.
     #[inline(always)]
     pub fn complete(&mut self, qt: QToken, end: impl FnOnce(&P, &mut R)) -> bool {
