@@ -126,8 +126,7 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     }
 
     /// Ends an operation with the result that `end` writes, knowing what was pending. False, and
-    /// `end`
-    /// is not called, if nothing is pending under this token.
+    /// nothing is written, if nothing is pending under this token.
     #[inline(always)]
     pub fn complete(&mut self, qt: QToken, end: impl FnOnce(&P, &mut R)) -> bool {
         let older = self.newest;
