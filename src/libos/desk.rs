@@ -15,7 +15,7 @@ use crate::time::{Duration, Instant};
 use super::params::Params;
 use super::queue::{Arrival, HeldPush, Kind, Queues};
 use super::result::{MessageKind, OperationResult, QDesc, QResult, Stats};
-use super::sga::{Outgoing, Received, SgaKey, Sgas};
+use super::sga::{Labels, Outgoing, SgaKey, Sgas};
 
 /// The most that one turn can add to the time lived: after a pause no grace ends at once.
 const TICK: Duration = Duration::millis(1);
@@ -223,19 +223,16 @@ impl Desk {
             self.stats.open_evicted += 1;
             self.reply_empty(homa, rpc);
         }
-        let received = Received {
-            run: message.run,
+        let labels = Labels {
             socket,
             kind,
-            id: message.id.0,
             cookie: 0,
-            peer: message.peer,
             open,
         };
         let Self { tokens, sgas, .. } = self;
         tokens.complete(qt, |pending, done| {
             debug_assert_eq!(pending.kind, Operation::Pop, "who waits at a queue");
-            let sga = sgas.insert_received(homa, message, pending.len_max, received);
+            let sga = sgas.insert_received(homa, message, pending.len_max, labels);
             done.qd = qd;
             done.result = sga.map_or_else(Completion::Failed, Completion::Pop);
         });
@@ -408,16 +405,13 @@ impl Desk {
         let mut is_kept = false;
         tokens.complete(qt, |pending, done| {
             debug_assert_eq!(pending.kind, Operation::Call, "whose tag is a token");
-            let received = Received {
-                run: message.run,
+            let labels = Labels {
                 socket,
                 kind: MessageKind::Response,
-                id: message.id.0,
                 cookie: pending.cookie,
-                peer: message.peer,
                 open: None,
             };
-            let sga = sgas.insert_received(homa, message, message.len, received);
+            let sga = sgas.insert_received(homa, message, message.len, labels);
             is_kept = sga.is_ok();
             done.qd = pending.qd;
             done.result = sga.map_or_else(Completion::Failed, Completion::Pop);

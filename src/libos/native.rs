@@ -32,16 +32,13 @@ impl Desk {
             None => self.socket_of(homa, qd)?,
         };
         let (now, payload) = (self.now, outgoing.into_payload());
-        self.tokens.start_with(|qt| {
+        self.tokens.start_with(|qt, pending| {
             let (rpc, id) = homa.send_request(now, socket, to, payload, qt.0, Notify::Never)?;
-            let pending = Pending {
-                qd,
-                kind: Operation::Call,
-                len_max: 0,
-                rpc,
-                cookie,
-            };
-            Ok((pending, id.0))
+            pending.qd = qd;
+            pending.kind = Operation::Call;
+            pending.rpc = rpc;
+            pending.cookie = cookie;
+            Ok(id.0)
         })
     }
 

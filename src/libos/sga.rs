@@ -39,13 +39,19 @@ pub(super) struct Held {
 
 /// A message that was popped, and what it belongs to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Received {
-    pub(super) run: RunKey,
+struct Received {
+    run: RunKey,
+    id: u64,
+    peer: Addr,
+    labels: Labels,
+}
+
+/// What we know of a received message besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Labels {
     pub(super) socket: SocketKey,
     pub(super) kind: MessageKind,
-    pub(super) id: u64,
     pub(super) cookie: u64,
-    pub(super) peer: Addr,
     /// The datagram request that a push of this buffer answers.
     pub(super) open: Option<Key<Open>>,
 }
@@ -98,12 +104,15 @@ impl Sgas {
         homa: &Endpoint,
         message: &Message,
         len_max: u32,
-        received: Received,
+        labels: Labels,
     ) -> Result<SgaKey, Error> {
         let (key, held) = self.slots.enter().ok_or(Error::Exhausted)?;
         held.base = homa.region().address(message.offset as usize).as_ptr();
         held.len = message.len.min(len_max);
-        held.received = received;
+        held.received.run = message.run;
+        held.received.id = message.id.0;
+        held.received.peer = message.peer;
+        held.received.labels = labels;
         Ok(key)
     }
 
@@ -120,7 +129,10 @@ impl Sgas {
         let received = &held.received;
         Ok(Some(Freed {
             run: received.run,
-            open: received.open.map(|open| (received.socket, open)),
+            open: received
+                .labels
+                .open
+                .map(|open| (received.labels.socket, open)),
         }))
     }
 
@@ -142,9 +154,9 @@ impl Sgas {
         let held = self.get(handle)?;
         let received = held.received().ok_or(Error::Invalid)?;
         Ok(MessageInfo {
-            kind: received.kind,
+            kind: received.labels.kind,
             id: received.id,
-            cookie: received.cookie,
+            cookie: received.labels.cookie,
             len: held.len,
             error: 0,
             peer: received.peer,
@@ -153,8 +165,8 @@ impl Sgas {
 
     /// The datagram request that a push of this buffer from `socket` answers.
     pub(super) fn open_of(&self, handle: u64, socket: SocketKey) -> Option<Key<Open>> {
-        let received = self.get(handle).ok()?.received()?;
-        received.open.filter(|_| received.socket == socket)
+        let labels = &self.get(handle).ok()?.received()?.labels;
+        labels.open.filter(|_| labels.socket == socket)
     }
 
     /// The bytes of a view as a message to send: copied if they are not more than `copy_max`.

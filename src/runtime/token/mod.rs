@@ -52,9 +52,8 @@ const NONE: u32 = u32::MAX;
 
 impl<P, R> Token<P, R> {
     #[inline]
-    fn begin(&mut self, pending: P) {
+    fn begin(&mut self) {
         self.is_done = false;
-        self.pending = pending;
         self.position = NONE;
         self.stray_in = NONE;
     }
@@ -83,7 +82,8 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     #[inline(always)]
     pub fn start(&mut self, pending: P) -> Result<QToken, Error> {
         let (key, token) = self.slots.enter().ok_or(Error::Exhausted)?;
-        token.begin(pending);
+        token.begin();
+        token.pending = pending;
         Ok(self.token(key))
     }
 
@@ -92,15 +92,13 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     #[inline(always)]
     pub fn start_with<U>(
         &mut self,
-        begin: impl FnOnce(QToken) -> Result<(P, U), Error>,
+        begin: impl FnOnce(QToken, &mut P) -> Result<U, Error>,
     ) -> Result<(QToken, U), Error> {
         let (key, token) = self.slots.enter().ok_or(Error::Exhausted)?;
         let qt = QToken(self.handles.number(key).get());
-        match begin(qt) {
-            Ok((pending, beside)) => {
-                token.begin(pending);
-                Ok((qt, beside))
-            }
+        token.begin();
+        match begin(qt, &mut token.pending) {
+            Ok(beside) => Ok((qt, beside)),
             Err(error) => {
                 self.slots.leave(key);
                 Err(error)
