@@ -1,6 +1,5 @@
 //! A bounded slab whose handles know their generation, so that a stale one is found out.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZero;
@@ -44,39 +43,17 @@ impl<T> Slots<T> {
     /// Puts a value in; `None`, and the value is dropped, if all slots are taken.
     #[inline]
     pub fn insert(&mut self, value: T) -> Option<Key<T>> {
-        self.insert_with(|_| value)
-    }
-
-    /// As [`Self::insert`], for a value that wants to know its own key.
-    #[inline]
-    pub fn insert_with(&mut self, make: impl FnOnce(Key<T>) -> T) -> Option<Key<T>> {
-        let made = self.try_insert_with(|key| Ok::<_, Infallible>((make(key), ())));
-        made.map(|Ok((key, ()))| key)
-    }
-
-    /// As [`Self::insert_with`], for a value that may come to nothing, and with something beside
-    /// it for the caller. `None` if all slots are taken: then `make` is not called.
-    #[inline]
-    pub fn try_insert_with<U, E>(
-        &mut self,
-        make: impl FnOnce(Key<T>) -> Result<(T, U), E>,
-    ) -> Option<Result<(Key<T>, U), E>> {
         if self.is_full() {
             return None;
         }
         if self.values.len() == self.values.capacity() {
             self.grow();
         }
-        let (entry, generation) = (self.values.vacant_entry(), self.next_generation);
-        let key = Key::from_parts(entry.key() as u32, generation.get());
-        let (value, beside) = match make(key) {
-            Ok(made) => made,
-            Err(error) => return Some(Err(error)),
-        };
-        entry.insert(Tenant { generation, value });
+        let generation = self.next_generation;
+        let index = self.values.insert(Tenant { generation, value });
         // Zero is skipped so that a key of all zeroes is never valid.
         self.next_generation = generation.checked_add(1).unwrap_or(NonZero::<u32>::MIN);
-        Some(Ok((key, beside)))
+        Some(Key::from_parts(index as u32, generation.get()))
     }
 
     /// Makes room for twice as many, but never for more than there may be.
@@ -239,20 +216,6 @@ mod tests {
         );
         assert_eq!(slots.remove(old), None);
         assert_eq!(slots.key_at(0), Some(new));
-    }
-
-    #[test]
-    fn what_came_to_nothing_takes_no_slot_and_no_key() {
-        let mut slots = Slots::new(1);
-        let mut tried = None;
-        let failed = slots.try_insert_with(|key| {
-            tried = Some(key);
-            Err::<(char, ()), _>("no")
-        });
-        assert_eq!((failed, slots.len()), (Some(Err("no")), 0));
-        let made = slots.try_insert_with(|_| Ok::<_, ()>(('a', 7)));
-        assert_eq!(made, tried.map(|key| Ok((key, 7))));
-        assert_eq!(slots.try_insert_with(|_| Ok::<_, ()>(('b', 8))), None);
     }
 
     #[test]
