@@ -35,6 +35,20 @@ fn a_token_is_consumed_exactly_once() {
 }
 
 #[test]
+fn an_operation_that_fails_to_begin_leaves_no_token() {
+    let mut tokens = tokens(1);
+    let mut told = None;
+    let failed = tokens.start_with(|qt, ()| {
+        told = Some(qt);
+        Err::<(), _>(Error::Exhausted)
+    });
+    assert_eq!((failed, tokens.len()), (Err(Error::Exhausted), 0));
+    assert_eq!(tokens.take(told.unwrap()), Err(Error::Invalid));
+    let begun = tokens.start_with(|_, ()| Ok(7));
+    assert!(matches!(begun, Ok((_, 7))));
+}
+
+#[test]
 fn zero_all_ones_and_strangers_are_no_tokens() {
     let mut ours = tokens(4);
     let theirs = Plain::new(4, 8).start(()).unwrap();
