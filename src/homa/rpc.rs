@@ -157,3 +157,45 @@ impl Rpc {
         matches!(self.state, State::InService | State::Replying)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::homa::event::{Notify, Payload};
+    use crate::homa::msg_out::Cut;
+
+    /// An RPC that begins in this place; what is the caller's to write is written.
+    fn begun(mut rpc: Rpc) -> String {
+        let (peer, socket) = (Key::from_parts(3, 4), Key::from_parts(5, 6));
+        let cut = Cut {
+            payload_max: 1400,
+            unsched: 5000,
+        };
+        rpc.begin(RpcId(8), (peer, 40), (socket, 99), 70, 5);
+        rpc.out
+            .begin(Payload::EmptyReply, 1, cut, Instant(9), Notify::Never);
+        rpc.state = State::Replying;
+        (rpc.tag, rpc.hash, rpc.incarnation) = (1, 2, 3);
+        (rpc.run, rpc.empty_reply) = (Key::default(), false);
+        format!("{rpc:?}")
+    }
+
+    #[test]
+    fn an_rpc_in_the_place_of_another_inherits_nothing() {
+        let mut over = Rpc {
+            heard_tick: 60,
+            asked_tick: 61,
+            ask_interval: 40,
+            need_acks: 9,
+            sent_tick: 62,
+            stands_in_line: true,
+            ..Rpc::default()
+        };
+        let out = &mut over.out;
+        (out.len, out.sent, out.granted) = (9000, 8000, 8500);
+        (out.retransmit_filed, out.is_parked) = (true, true);
+        (out.sched_priority, out.notify) = (5, Notify::Delivered(7));
+        out.end();
+        assert_eq!(begun(over), begun(Rpc::default()));
+    }
+}
