@@ -42,6 +42,18 @@ pub enum Error {
     WaitTimedOut,
     /// It exists already.
     Exists,
+    /// No path leads to the server now.
+    NoPath,
+    /// No path has led to the server for too long.
+    PathsLost,
+    /// A session has as many paths as it can have.
+    TooManyPaths,
+    /// No such path.
+    NoSuchPath,
+    /// It was answered before.
+    AlreadyAnswered,
+    /// The text is too long.
+    NameTooLong,
     /// The library is not initialised in this thread.
     NotInitialised,
     /// A signal, or another thread, ended the wait.
@@ -84,6 +96,12 @@ impl Error {
             Self::Canceled => libc::ECANCELED,
             Self::Shutdown => libc::ESHUTDOWN,
             Self::Exists => libc::EEXIST,
+            Self::NoPath => libc::ECOMM,
+            Self::PathsLost => libc::ECONNABORTED,
+            Self::TooManyPaths => libc::EMFILE,
+            Self::NoSuchPath => libc::ENOENT,
+            Self::AlreadyAnswered => libc::EALREADY,
+            Self::NameTooLong => libc::ENAMETOOLONG,
             Self::NotInitialised => libc::ENOSYS,
             Self::Interrupted => libc::EINTR,
             Self::WouldDeadlock => libc::EDEADLK,
@@ -119,6 +137,12 @@ impl fmt::Display for Error {
             Self::Shutdown => "socket is shut down",
             Self::WaitTimedOut => "nothing became ready in time",
             Self::Exists => "exists already",
+            Self::NoPath => "no path leads to the server now",
+            Self::PathsLost => "no path has led to the server for too long",
+            Self::TooManyPaths => "a session has as many paths as it can have",
+            Self::NoSuchPath => "no such path",
+            Self::AlreadyAnswered => "answered before",
+            Self::NameTooLong => "text too long",
             Self::NotInitialised => "not initialised in this thread",
             Self::Interrupted => "interrupted",
             Self::WouldDeadlock => "the call would wait for itself",

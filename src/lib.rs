@@ -12,6 +12,7 @@
 //! | [`device`] | what a NIC queue must do |
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
+//! | [`session`] | requests over several paths, none lost and none run twice |
 //! | [`runtime`] | the loop that turns them all |
 //! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
 //! | [`config`] | settings: a file, the environment, and what is wrong with them |
@@ -53,6 +54,8 @@ pub mod wire;
 pub mod homa;
 #[forbid(unsafe_code)]
 pub mod net;
+#[forbid(unsafe_code)]
+pub mod session;
 
 // The loop that turns them, over a NIC or over a network that only exists in memory.
 #[forbid(unsafe_code)]

@@ -3,3 +3,4 @@
 //! Input is hostile: whatever it holds, parsing ends in a value or in an `Err`.
 
 pub mod homa;
+pub mod session;
