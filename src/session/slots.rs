@@ -236,17 +236,17 @@ impl<W: Copy, K> SlotTable<W, K> {
         })
     }
 
-    /// All who wait for something to end, besides those whose request runs and who are answered
-    /// by it: they will wait in vain, as the session is over.
-    pub fn take_waiters(&mut self) -> Vec<W> {
-        let mut waiters = Vec::new();
+    /// The session is over. Tells all who wait for it in vain; `true` for those that were parked.
+    /// Who waits for the answer of a request that runs will have it.
+    pub fn turn_away_all(&mut self, mut tell: impl FnMut(W, bool)) {
         for slot in &mut self.slots {
             if let State::Running { more, parked, .. } = &mut slot.state {
-                waiters.extend(more.drain(..).map(|copy| copy.who));
-                waiters.extend(parked.take().map(|(_, copy)| copy.who));
+                more.drain(..).for_each(|copy| tell(copy.who, false));
+                if let Some((_, copy)) = parked.take() {
+                    tell(copy.who, true);
+                }
             }
         }
-        waiters
     }
 }
 
@@ -473,7 +473,9 @@ mod tests {
             table.on_request(0, 2, copy(3)),
             Admission::Parked { turned_away: None }
         );
-        assert_eq!(table.take_waiters(), [1, 3]);
+        let mut told = Vec::new();
+        table.turn_away_all(|who, is_parked| told.push((who, is_parked)));
+        assert_eq!(told, [(1, false), (3, true)]);
         assert_eq!(table.on_ended(0, 1, 0, Reply::Status), ended(2, &[], None));
     }
 }
