@@ -65,11 +65,14 @@ pub struct World<A> {
     pub loses: fn(&Crossing) -> bool,
     /// Ways that are cut, from one host to another.
     pub cuts: BTreeSet<(usize, usize)>,
+    /// The same in one network only.
+    pub network_cuts: BTreeSet<(usize, usize, u8)>,
     pub watch: Option<Rc<RefCell<dyn Watch>>>,
     /// Notes the frames, where somebody wants to have them.
     pub tap: Option<Tap>,
     params: homa::Params,
     pages: usize,
+    networks: u8,
     rng: Rng,
     rate: Rate,
     delay: Duration,
@@ -98,14 +101,20 @@ enum What {
 
 impl<A: App> Host<A> {
     /// A computer that has just been switched on.
-    fn start(now: Instant, number: u8, homa: homa::Params, pages: usize, app: A) -> Self {
+    fn start(
+        now: Instant,
+        number: u8,
+        homa: homa::Params,
+        (pages, networks): (usize, u8),
+        app: A,
+    ) -> Self {
         const MTU: u16 = 1500;
-        let interface = Interface {
-            ip: World::<A>::ip_of(number),
+        let interface = |network| Interface {
+            ip: World::<A>::ip_in(network, number),
             prefix: 24,
         };
         let net = net::Params {
-            addresses: vec![interface],
+            addresses: (0..networks).map(interface).collect(),
             seed: homa.seed,
             ..net::Params::default()
         };
@@ -122,6 +131,17 @@ impl<A: App> Host<A> {
 }
 
 impl Crossing<'_> {
+    /// The network it belongs to: the third byte of the address that it goes to or asks for.
+    pub fn network(&self) -> Option<u8> {
+        const ARP: [u8; 2] = [0x08, 0x06];
+        let place = if self.frame.get(12..14)? == ARP {
+            40
+        } else {
+            32
+        };
+        self.frame.get(place).copied()
+    }
+
     /// The Homa packet in the frame, if there is one.
     pub fn packet(&self) -> Option<(Common, Packet<'_>)> {
         homa_packet(self.frame)
@@ -134,6 +154,20 @@ impl<A: App> World<A> {
     /// # Panics
     /// If the params are invalid, or there are more than 250 applications.
     pub fn new(seed: u64, params: &homa::Params, pages: usize, apps: Vec<A>) -> Self {
+        Self::with_networks(seed, params, (pages, 1), apps)
+    }
+
+    /// As [`Self::new`], with hosts that have an address in each of several networks: 10.0.0.1,
+    /// 10.0.1.1 and so on. All of them are on one link, so that one poller serves them.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn with_networks(
+        seed: u64,
+        params: &homa::Params,
+        (pages, networks): (usize, u8),
+        apps: Vec<A>,
+    ) -> Self {
         assert!(apps.len() <= 250, "hosts are numbered by one byte");
         let mut rng = Rng::new(seed);
         let hosts = apps.into_iter().enumerate();
@@ -142,7 +176,7 @@ impl<A: App> World<A> {
                 seed: rng.next_u64(),
                 ..params.clone()
             };
-            Host::start(Instant(0), number as u8 + 1, homa, pages, app)
+            Host::start(Instant(0), number as u8 + 1, homa, (pages, networks), app)
         });
         let hosts = hosts.collect();
         let mut world = Self {
@@ -151,10 +185,12 @@ impl<A: App> World<A> {
             faults: Faults::NONE,
             loses: |_| false,
             cuts: BTreeSet::new(),
+            network_cuts: BTreeSet::new(),
             watch: None,
             tap: None,
             params: params.clone(),
             pages,
+            networks,
             rng,
             rate: Rate::mbps(LINK_MBPS.into()),
             delay: Duration::micros(2),
@@ -168,7 +204,12 @@ impl<A: App> World<A> {
 
     /// The address of the host of that number, from 1.
     pub const fn ip_of(number: u8) -> Ip {
-        Ip::v4(10, 0, 0, number)
+        Self::ip_in(0, number)
+    }
+
+    /// Its address in a network, from 0.
+    pub const fn ip_in(network: u8, number: u8) -> Ip {
+        Ip::v4(10, 0, network, number)
     }
 
     /// A host's computer fails and starts anew, with nothing of what it knew: only its addresses
@@ -178,7 +219,8 @@ impl<A: App> World<A> {
             seed,
             ..self.params.clone()
         };
-        self.hosts[number] = Host::start(self.now, number as u8 + 1, homa, self.pages, app);
+        let size = (self.pages, self.networks);
+        self.hosts[number] = Host::start(self.now, number as u8 + 1, homa, size, app);
         self.turn(number);
     }
 
@@ -283,7 +325,10 @@ impl<A: App> World<A> {
             if to == from || !is_for {
                 continue;
             }
-            let is_lost = self.cuts.contains(&(from, to)) || (self.loses)(&crossing);
+            let is_cut = |network| self.network_cuts.contains(&(from, to, network));
+            let is_lost = self.cuts.contains(&(from, to))
+                || crossing.network().is_some_and(is_cut)
+                || (self.loses)(&crossing);
             let copies: ArrayVec<Copied, 2> = match is_lost {
                 true => ArrayVec::new(),
                 false => self.faults.copies(&mut self.rng).collect(),

@@ -1,0 +1,5 @@
+//! Multipath sessions in virtual time, over the real transport and the real loop. Stories are those
+//! of the field; where a bug of another implementation taught us something, its test says so.
+
+mod failover;
+mod rig;
