@@ -83,7 +83,9 @@ pub const fn step(state: PathState, event: PathEvent) -> Option<Step> {
             (At::Reconnecting, Then::Wait)
         }
         (At::Connecting | At::Connected, On::Lost { retries: false }) => (At::Closed, Then::Fail),
-        (At::Connected | At::Closed, On::Reconnect) => (At::Reconnecting, Then::StartOver),
+        (At::Connected | At::Closing | At::Closed, On::Reconnect) => {
+            (At::Reconnecting, Then::StartOver)
+        }
         (At::Reconnecting, On::Due | On::Reconnect) => (At::Connecting, Then::SendOpen),
         (At::Connecting | At::Connected | At::Reconnecting, On::Disconnect) => {
             (At::Closing, Then::SayFarewell)
@@ -183,7 +185,7 @@ mod tests {
             "-",
             "-",
             "-",
-            "-",
+            "Reconnecting StartOver",
             "-",
             "Closing NoteRemoval",
             "Closed Nothing",

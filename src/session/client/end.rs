@@ -12,8 +12,8 @@ use crate::wire::session::{Close, Request};
 const FAREWELL: Duration = Duration::millis(500);
 
 impl Client {
-    /// Closes the session: requests under way have so long to end, new ones are not taken, and
-    /// those who wait for permits wait no longer. [`ClientEvent::Closed`] tells the rest; after it
+    /// Closes the session: requests under way have so long to end and permits to be given back; new
+    /// ones are not taken, and those who wait for permits wait no longer. [`ClientEvent::Closed`] tells the rest; after it
     /// the session is to be turned until [`Self::is_closed`], so that the server hears of it.
     pub fn close(&mut self, now: Instant, timeout: Duration) {
         let lived = self.clock.live(now);

@@ -361,6 +361,9 @@ impl Client {
         };
         self.permits.put(permit, is_clear)?;
         self.grant();
+        if matches!(self.state, State::Closing { .. }) {
+            self.due_by(self.clock.lived());
+        }
         Ok(())
     }
 

@@ -159,10 +159,11 @@ impl Client {
         Ok(())
     }
 
-    /// Opens a path again, now, whatever its state.
+    /// Opens a path again, now, unless it is being opened already.
     ///
     /// # Errors
-    /// [`Error::NoSuchPath`]; [`Error::Shutdown`] if the session closes.
+    /// [`Error::NoSuchPath`], also for one that is being removed; [`Error::Shutdown`] if the
+    /// session closes.
     pub fn reconnect_path(
         &mut self,
         now: Instant,
@@ -170,7 +171,8 @@ impl Client {
         key: PathKey,
     ) -> Result<(), Error> {
         self.check_open()?;
-        self.paths.get(key).ok_or(Error::NoSuchPath)?;
+        let path = self.paths.get(key).filter(|path| !path.is_leaving);
+        path.ok_or(Error::NoSuchPath)?;
         self.apply(now, homa, key, PathEvent::Reconnect);
         Ok(())
     }

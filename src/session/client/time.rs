@@ -139,7 +139,8 @@ impl Client {
             }
             State::Open => {}
             State::Closing { until } => {
-                if self.requests.open == 0 || lived >= until {
+                let is_idle = self.requests.open == 0 && self.permits.held_count() == 0;
+                if is_idle || lived >= until {
                     self.part_all(now, homa);
                 } else {
                     self.due_by(until);
