@@ -1,9 +1,9 @@
 //! The one place where device, network layer and transport meet.
 
-use crate::addr::{Ip, Meta};
+use crate::addr::{Ip, Meta, Sent};
 use crate::device::{Checksums, Device, NET_ROOM, RX_BURST, TX_BURST};
 use crate::error::Error;
-use crate::homa::{self, Endpoint, Event, Verdict};
+use crate::homa::{self, Endpoint, Event, RpcKey, Verdict};
 use crate::mem::Region;
 use crate::net::{self, Ingress, Stack, Unreachable};
 use crate::time::Instant;
@@ -197,7 +197,11 @@ impl<D: Device> Poller<D> {
         if self.net.has_output() {
             self.transmit_own(now);
         }
-        if self.homa.has_output() {
+        if self.device.tx_room() > 0
+            && let Some(rpc) = self.homa.poll_lone()
+        {
+            self.transmit_lone(now, rpc);
+        } else if self.homa.has_output() {
             self.transmit_homa(now);
         }
         self.device.flush();
@@ -213,6 +217,20 @@ impl<D: Device> Poller<D> {
         }
     }
 
+    /// Sends a message of one packet, the only thing there is to send.
+    #[inline(never)]
+    fn transmit_lone(&mut self, now: Instant, rpc: RpcKey) {
+        let slot = self.device.tx_slot();
+        if let Some(sent) = self.homa.transmit_lone(now, rpc, &mut slot[NET_ROOM..]) {
+            if sent.link.as_loopback().is_some() {
+                self.loop_back(now, sent);
+            } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
+                self.device.tx_commit(frame, meta);
+            }
+        }
+    }
+
+    #[inline(never)]
     fn transmit_homa(&mut self, now: Instant) {
         let mut looped = 0;
         for _ in 0..self.device.tx_room().min(TX_BURST) {
@@ -220,11 +238,8 @@ impl<D: Device> Poller<D> {
             let Some(sent) = self.homa.poll_transmit(now, &mut slot[NET_ROOM..]) else {
                 return;
             };
-            if let Some(own) = sent.link.as_loopback() {
-                let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
-                self.looped.clear();
-                self.looped.extend_from_slice(&slot[packet]);
-                self.deliver_looped(now, own);
+            if sent.link.as_loopback().is_some() {
+                self.loop_back(now, sent);
                 looped += 1;
             } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
                 self.device.tx_commit(frame, meta);
@@ -235,8 +250,20 @@ impl<D: Device> Poller<D> {
         }
     }
 
-    /// Hands a packet to one of our own addresses back to the transport.
+    /// Hands the packet in the next slot, which is to one of our own addresses, back to the
+    /// transport.
     #[cold]
+    fn loop_back(&mut self, now: Instant, sent: Sent) {
+        let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
+        self.looped.clear();
+        self.looped
+            .extend_from_slice(&self.device.tx_slot()[packet]);
+        if let Some(own) = sent.link.as_loopback() {
+            self.deliver_looped(now, own);
+        }
+    }
+
+    /// The transport takes the packet that is kept, sent to that one of our addresses.
     fn deliver_looped(&mut self, now: Instant, own: u8) {
         let Some(ip) = self.net.own(own) else { return };
         let meta = Meta { from: ip, to: ip };
