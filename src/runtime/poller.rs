@@ -197,12 +197,11 @@ impl<D: Device> Poller<D> {
         if self.net.has_output() {
             self.transmit_own(now);
         }
-        if self.device.tx_room() > 0
-            && let Some(rpc) = self.homa.poll_lone()
-        {
-            self.transmit_lone(now, rpc);
-        } else if self.homa.has_output() {
-            self.transmit_homa(now);
+        if self.homa.has_output() && self.device.tx_room() > 0 {
+            match self.homa.poll_lone() {
+                Some(rpc) => self.transmit_lone(now, rpc),
+                None => self.transmit_homa(now),
+            }
         }
         self.device.flush();
     }
