@@ -74,7 +74,7 @@ fn outer_ranges(config: &Config) -> Vec<Range> {
         ("network.ip_protocol", network.ip_protocol.into(), 1..=254, ""),
         ("arp.tries_max", arp.tries_max.into(), 1..=20, "tries"),
         ("arp.first_wait_ms", arp.first_wait_ms.into(), 1..=10_000, "ms"),
-        ("arp.neighbors_max", arp.neighbors_max.into(), 1..=65_520, "neighbours"),
+        ("arp.neighbors_max", arp.neighbors_max.into(), 1..=16_368, "neighbours"),
         ("datagram.reply_grace_ms", datagram.reply_grace_ms.into(), 0..=10_000, "ms"),
         ("datagram.outstanding_max", datagram.outstanding_max.into(), 1..=65_536, "requests"),
         ("runtime.tokens_max", runtime.tokens_max.into(), 16..=1_048_576, "tokens"),

@@ -309,7 +309,8 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         let frames = self
             .poller
             .turn_with(now, |homa, event| desk.on_event(homa, event));
-        self.desk.end_turn(self.poller.homa(), since, frames);
+        let is_behind = self.poller.is_behind();
+        self.desk.end_turn(self.poller.homa(), since, is_behind);
         self.idleness.on_turn(frames);
         self.unturned = 0;
         now
