@@ -17,6 +17,9 @@ const PAGE_LEN: u32 = 65_536;
 /// Most pages of a message. Source: 16 pages would pass Homa's longest message, 1,000,000 bytes.
 const CHUNK_PAGES_MAX: u32 = 15;
 
+/// Send memory for so many of the longest READs must be there, whatever the size classes.
+const READS_MIN: usize = 4;
+
 /// Fewest slots of a session.
 pub const DEPTH_MIN: u32 = 8;
 /// Most slots of a session.
@@ -69,7 +72,7 @@ pub struct ServerParams {
     pub port: u16,
     /// The server's name for itself, the same in each of its lives.
     pub server_id: u128,
-    /// Sessions at once. Default 1,024.
+    /// Sessions at once, at most 65,000: their place is part of their number. Default 1,024.
     pub sessions_max: usize,
     /// Slots of a session that does not say. Default 512.
     pub queue_depth: u32,
@@ -158,10 +161,11 @@ impl ServerParams {
     pub fn validate(&self) -> Result<(), Error> {
         let ok = self.port != 0
             && self.server_id != 0
-            && (1..=65_535).contains(&self.sessions_max)
+            && (1..=65_000).contains(&self.sessions_max)
             && is_depth(self.queue_depth)
             && is_io_max(self.io_max)
             && self.overcommit_percent >= 100
+            && self.read_bytes >= READS_MIN * message_max(self.io_max)
             && self.ready_timeout > Duration::ZERO;
         if ok { Ok(()) } else { Err(Error::Invalid) }
     }

@@ -120,7 +120,7 @@ fn run(seed: u64, may_restart: bool) {
 /// As many as there is time for; all of them when asked to.
 fn seeds(first: u64) -> std::ops::Range<u64> {
     let is_soak = std::env::var_os("DEMIHOMA_SOAK").is_some();
-    first..first + if is_soak { 10_000 } else { 40 }
+    first..first + if is_soak { 10_000 } else { 25 }
 }
 
 #[test]

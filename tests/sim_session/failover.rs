@@ -3,7 +3,7 @@
 use demihoma::session::{LinkEvent, Outcome};
 use demihoma::time::Duration;
 
-use crate::rig::{CLIENT, Load, Rig, SERVER, client_params};
+use crate::rig::{CLIENT, Ledger, Load, Rig, SERVER, client, client_params, server};
 
 #[test]
 fn requests_over_two_paths_are_all_executed_once() {
@@ -69,4 +69,71 @@ fn requests_that_never_arrived_run_over_the_other_path() {
     assert_eq!(rig.count(Outcome::Executed), 500);
     rig.mend_all();
     rig.judge_calm();
+}
+
+/// S40: one of two paths, and then of four, is cut every 200 ms for three seconds.
+#[test]
+fn paths_that_are_cut_again_and_again_lose_and_repeat_nothing() {
+    for paths in [2, 4] {
+        let mut load = Load::mixed(10_000, 64);
+        load.len_max = 32_000;
+        let mut params = client_params(paths);
+        params.reconnect_delay = Duration::millis(50);
+        let mut rig = Rig::with(5, paths, params, load, Duration::millis(10));
+        rig.open();
+        for round in 0..15 {
+            rig.cut(round % paths);
+            rig.run_for(Duration::millis(100));
+            rig.mend(round % paths);
+            rig.run_for(Duration::millis(100));
+        }
+        rig.finish(Duration::secs(20));
+        assert_eq!(rig.count(Outcome::Executed), 10_000);
+        assert!(rig.client().client().stats().failovers >= 15 * 5);
+        let disconnected = |event: &LinkEvent| *event == LinkEvent::Disconnected;
+        assert!(
+            !rig.client()
+                .links
+                .iter()
+                .any(|(_, event)| disconnected(event))
+        );
+        rig.judge_calm();
+    }
+}
+
+/// READs that are to run once do so though their answers are lost with the path.
+#[test]
+fn reads_that_run_once_are_told_again_from_memory() {
+    let mut load = Load::mixed(500, 64);
+    (load.write_percent, load.len_max) = (0, 4_000);
+    load.flags.runs_once = true;
+    let mut rig = Rig::new(6, 2, load);
+    rig.open();
+    rig.world.network_cuts.insert((SERVER, CLIENT, 0));
+    rig.finish(Duration::secs(5));
+    assert_eq!(rig.count(Outcome::Executed), 500);
+    let replays = rig.client().client().stats().replays;
+    assert!(replays > 0);
+    assert!(rig.ledger.borrow().values().all(|&runs| runs == 1));
+    rig.mend_all();
+    rig.run_for(Duration::secs(2));
+    rig.judge();
+}
+
+/// S48: far fewer receive pages than requests would fill.
+#[test]
+fn a_client_short_of_pages_is_slow_and_loses_no_path() {
+    let ledger = Ledger::default();
+    let mut load = Load::mixed(300, 64);
+    (load.write_percent, load.len_max) = (0, 126_976);
+    let nodes = vec![
+        client(client_params(2), load),
+        server(1, &ledger, Duration::ZERO),
+    ];
+    let mut rig = Rig::of_pages(7, 2, ledger, nodes, 33);
+    rig.finish(Duration::secs(20));
+    assert_eq!(rig.count(Outcome::Executed), 300);
+    let lost = |event: &LinkEvent| matches!(event, LinkEvent::PathDown { .. });
+    assert!(!rig.client().links.iter().any(|(_, event)| lost(event)));
+    rig.judge();
 }

@@ -18,6 +18,9 @@ use demihoma::wire::session::{
 
 use crate::rig::{CLIENT, Load, PORT, Rig, SERVER, client_params, server_params};
 
+/// An answer, read and as it came.
+type Heard = (Result<(Common, Response), ()>, Vec<u8>);
+
 /// A server, or somebody who says to it what he likes.
 #[derive(Debug)]
 enum Node {
@@ -26,7 +29,7 @@ enum Node {
     Raw {
         socket: Option<SocketKey>,
         buffers: Buffers,
-        heard: Vec<(u64, Result<(Common, Response), ()>, Vec<u8>)>,
+        heard: Vec<(u64, Heard)>,
     },
 }
 
@@ -65,7 +68,7 @@ impl App for Node {
                 homa.release(now, message.run);
                 let head = &bytes[..bytes.len().min(128)];
                 let parsed = parse_response(head, message.len).map_err(|_| ());
-                heard.push((tag, parsed, bytes));
+                heard.push((tag, (parsed, bytes)));
             }
         }
         self.act(now, homa);
@@ -110,7 +113,7 @@ impl Lab {
     }
 
     /// Sends bytes, and gives the answer.
-    fn say(&mut self, bytes: &[u8]) -> (Result<(Common, Response), ()>, Vec<u8>) {
+    fn say(&mut self, bytes: &[u8]) -> Heard {
         let tag = self.send(bytes);
         self.world.run_until(self.world.now + Duration::millis(1));
         self.answer(tag).expect("an answer at once")
@@ -136,13 +139,12 @@ impl Lab {
         tag
     }
 
-    fn answer(&mut self, tag: u64) -> Option<(Result<(Common, Response), ()>, Vec<u8>)> {
+    fn answer(&mut self, tag: u64) -> Option<Heard> {
         let Node::Raw { heard, .. } = &mut self.world.hosts[CLIENT].app else {
             panic!("no raw client");
         };
-        let place = heard.iter().position(|&(other, ..)| other == tag)?;
-        let (_, parsed, bytes) = heard.remove(place);
-        Some((parsed, bytes))
+        let place = heard.iter().position(|&(other, _)| other == tag)?;
+        Some(heard.remove(place).1)
     }
 
     fn ask(&mut self, common: Common, request: Request, tail: &[u8]) -> (Common, Response) {

@@ -203,3 +203,33 @@ fn a_server_that_pauses_can_tell_clients_to_stay_away() {
     rig.finish(Duration::secs(5));
     rig.judge_calm();
 }
+
+/// What may run again in the next life may have run in the one before: "not executed" would be a
+/// lie, though the next life never saw it.
+#[test]
+fn a_request_that_waits_for_the_next_life_is_never_said_not_to_have_run() {
+    let flags = Flags {
+        is_idempotent: true,
+        runs_once: false,
+    };
+    let load = Load {
+        flags,
+        ..Load::writes(32, 32)
+    };
+    let mut params = client_params(1);
+    params.fast_fail = Duration::secs(1);
+    let mut rig = Rig::with(26, 1, params, load, Duration::millis(500));
+    rig.open();
+    rig.run_for(Duration::millis(5));
+    // All of them run, and the server fails before it answers. In its next life it takes the path,
+    // and then that is cut for too long.
+    rig.restart_server();
+    let is_lost = |app: &mut crate::rig::ClientApp| app.client().stats().sessions_lost == 1;
+    rig.run_until(Duration::secs(3), is_lost);
+    rig.cut(0);
+    rig.finish(Duration::secs(5));
+    assert_eq!(rig.ledger.borrow().len(), 32);
+    assert_eq!(rig.count(Outcome::Unknown), 32);
+    rig.mend(0);
+    rig.judge_calm();
+}

@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use demihoma::addr::{Addr, Ip};
 use demihoma::error::Error;
 use demihoma::homa::{self, Endpoint};
 use demihoma::rng::Rng;
@@ -513,9 +512,19 @@ impl Rig {
     }
 
     pub fn of(seed: u64, networks: u8, ledger: Ledger, nodes: Vec<Node>) -> Self {
+        Self::of_pages(seed, networks, ledger, nodes, PAGES)
+    }
+
+    pub fn of_pages(
+        seed: u64,
+        networks: u8,
+        ledger: Ledger,
+        nodes: Vec<Node>,
+        pages: usize,
+    ) -> Self {
         println!("seed {seed}");
         let params = homa::Params::default();
-        let world = World::with_networks(seed, &params, (PAGES, networks), nodes);
+        let world = World::with_networks(seed, &params, (pages, networks), nodes);
         Self {
             world,
             ledger,
@@ -664,9 +673,4 @@ impl Rig {
     pub fn is_up(&mut self, network: u8) -> bool {
         self.client().path(network).state == PathState::Connected
     }
-}
-
-/// The address of the server in a network.
-pub fn server_ip(network: u8) -> Ip {
-    Addr::new(World::<Node>::ip_in(network, 2), PORT).ip
 }

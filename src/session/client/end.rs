@@ -13,8 +13,10 @@ const FAREWELL: Duration = Duration::millis(500);
 
 impl Client {
     /// Closes the session: requests under way have so long to end and permits to be given back; new
-    /// ones are not taken, and those who wait for permits wait no longer. [`ClientEvent::Closed`] tells the rest; after it
-    /// the session is to be turned until [`Self::is_closed`], so that the server hears of it.
+    /// ones are not taken, and those who wait for permits wait no longer.
+    ///
+    /// [`ClientEvent::Closed`] tells the rest; after it the session is to be turned until
+    /// [`Self::is_closed`], so that the server hears of it.
     pub fn close(&mut self, now: Instant, timeout: Duration) {
         let lived = self.clock.live(now);
         match self.state {
@@ -31,18 +33,23 @@ impl Client {
         self.due_by(lived);
     }
 
+    /// How long after the loss of its path a copy of a WRITE may still begin: a lease and what the
+    /// transport takes to give up, and a tenth more. Nothing for those who do not want to wait.
+    pub(super) fn fence(&self) -> Duration {
+        let lease = self.server.map_or(Duration::ZERO, |server| server.lease);
+        let limit = lease + self.params.peer_timeout;
+        match self.params.ghost_fence {
+            true => Duration(limit.0 + limit.0 / 10),
+            false => Duration::ZERO,
+        }
+    }
+
     /// Requests wait for a path no longer.
     ///
     /// A WRITE of which a copy may still be on its way is held until none can begin any more: past
     /// its lease the server refuses what comes over a path.
     pub(super) fn fail_queued(&mut self) {
-        let lived = self.clock.lived();
-        let lease = self.server.map_or(Duration::ZERO, |server| server.lease);
-        let limit = lease + self.params.peer_timeout;
-        let fence = match self.params.ghost_fence {
-            true => Duration(limit.0 + limit.0 / 10),
-            false => Duration::ZERO,
-        };
+        let (lived, fence) = (self.clock.lived(), self.fence());
         for slot in self.requests.find(|request| request.is_open()) {
             let request = self.requests.get(slot);
             if matches!(request.stage, Stage::Sent(_)) {
@@ -71,7 +78,7 @@ impl Client {
                 true => Outcome::Unknown,
                 false => Outcome::NotExecuted,
             };
-            unknown += usize::from(request.was_sent);
+            unknown += usize::from(request.was_sent || request.was_sent_before);
             if let Stage::Sent(copied) = request.stage {
                 homa.forget(now, copied.rpc);
                 self.settle(copied, slot);

@@ -5,7 +5,7 @@ use crate::homa::{self, Endpoint, Message};
 use crate::session::client::request::{Copied, Stage, Why};
 use crate::session::client::{Client, Errand, PathKey, Server, ServerLife, State, resolve};
 use crate::session::event::{Outcome, Received};
-use crate::session::params::message_max;
+use crate::session::params::{DEPTH_MAX, USER_MAX, is_io_max, message_max};
 use crate::session::path::{PathEvent, PathState};
 use crate::session::permits::Permits;
 use crate::session::status;
@@ -50,7 +50,18 @@ impl Client {
         let parsed = parse(homa, message);
         match errand {
             Errand::Io(slot) => return self.on_io(now, homa, (slot, count), parsed, message),
-            Errand::Path(place) => self.on_path_answer(now, homa, (place, count), parsed),
+            Errand::Path(place) => {
+                // Only of the attempt that is under way: numbers begin anew in another life.
+                if let Ok((_, Response::PathReady(list))) = parsed
+                    && self.path_called(place, count).is_some()
+                {
+                    for verdict in resolve::verdicts(homa, message, list.count) {
+                        self.on_verdict(verdict);
+                    }
+                    self.grant();
+                }
+                self.on_path_answer(now, homa, (place, count), parsed);
+            }
             Errand::Beat(place) => self.on_beat_answer(now, homa, (place, count), parsed),
             Errand::Resolve => {
                 let verdicts = match parsed {
@@ -62,11 +73,6 @@ impl Client {
                 self.on_resolved(now, homa, count, verdicts);
             }
             Errand::Farewell => self.finish(now, homa),
-        }
-        if let Ok((_, Response::PathReady(list))) = parsed {
-            for verdict in resolve::verdicts(homa, message, list.count) {
-                self.on_verdict(verdict);
-            }
         }
         false
     }
@@ -418,8 +424,8 @@ impl Client {
             }
             return is_enough;
         }
-        let depth = open.queue_depth.min(crate::session::params::DEPTH_MAX);
-        if depth == 0 || open.io_max == 0 || open.user_max > crate::session::params::USER_MAX {
+        let depth = open.queue_depth.min(DEPTH_MAX);
+        if depth == 0 || !is_io_max(open.io_max) || open.user_max > USER_MAX {
             return false;
         }
         self.server = Some(Server {
@@ -442,19 +448,19 @@ impl Client {
             .paths
             .get(key)
             .is_some_and(|path| path.life != self.life);
-        // If others are up, they will find out that the server has restarted.
-        if !is_old
-            && self.views.is_empty()
-            && self.server.is_some_and(|server| server.life.is_some())
-        {
+        // If other paths are up, they will find out that the server has restarted.
+        let is_bound = self.server.is_some_and(|server| server.life.is_some());
+        let is_lost = !is_old && is_bound && self.views.is_empty();
+        if is_lost {
             self.on_session_lost();
         }
-        let is_up = !self.views.is_empty();
         self.lose(now, homa, key, status::STALE, Duration::ZERO);
-        if let Some(path) = self.paths.get_mut(key).filter(|_| !is_up) {
-            path.due_at = self.clock.lived();
+        let lived = self.clock.lived();
+        if let Some(path) = self.paths.get_mut(key).filter(|_| is_old || is_lost) {
+            // Once for each life: this attempt did not know of the new one.
+            path.due_at = lived;
+            self.due_by(lived);
         }
-        self.due_by(self.clock.lived());
     }
 
     /// Whether opening the session has failed, and why.

@@ -249,6 +249,9 @@ impl Client {
         let Some(path) = self.paths.get_mut(key) else {
             return;
         };
+        if !matches!(path.state, PathState::Connecting | PathState::Connected) {
+            return; // It is lost already.
+        }
         path.last_status = status;
         if path.was_up && path.state == PathState::Connecting {
             self.stats.reconnects_failed += 1;

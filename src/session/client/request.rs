@@ -24,8 +24,10 @@ pub(super) struct Request {
     pub stage: Stage,
     /// Of the slot's latest request that was sent.
     pub sequence: u64,
-    /// The request has that sequence; else it was not sent yet.
+    /// The request has that sequence; else it was not sent yet in this life of the session.
     pub was_sent: bool,
+    /// It was sent in an earlier life, where it may have run.
+    pub was_sent_before: bool,
     pub tag: u64,
     pub is_write: bool,
     pub flags: Flags,
@@ -97,6 +99,7 @@ impl Requests {
             stage: Stage::Idle,
             sequence: 0,
             was_sent: false,
+            was_sent_before: false,
             tag: 0,
             is_write: false,
             flags: Flags::default(),
@@ -181,6 +184,18 @@ impl Requests {
         }
     }
 
+    /// Puts a request at the head of the list; others may have to wait for it.
+    pub fn list_first(&mut self, slot: u16) {
+        let first = std::mem::replace(&mut self.first, slot.into());
+        let request = self.get_mut(slot);
+        request.is_listed = true;
+        (request.before, request.after) = (NONE, first);
+        match first {
+            NONE => self.last = slot.into(),
+            first => self.slots[first as usize].before = slot.into(),
+        }
+    }
+
     /// Takes a request out of the list, if it is there.
     #[inline]
     pub fn unlist(&mut self, slot: u16) {
@@ -237,6 +252,11 @@ mod tests {
         requests.begin(0);
         requests.end(3, Stage::Idle);
         assert_eq!(requests.eldest(), Some(0));
+        requests.begin(1);
+        requests.unlist(1);
+        requests.list_first(1);
+        assert_eq!(requests.eldest(), Some(1));
+        requests.end(1, Stage::Idle);
         requests.end(0, Stage::Idle);
         assert_eq!((requests.eldest(), requests.open), (None, 0));
     }

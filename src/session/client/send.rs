@@ -128,6 +128,7 @@ impl Client {
         let request = self.requests.get_mut(slot);
         request.stage = Stage::Queued;
         request.was_sent = false;
+        request.was_sent_before = false;
         request.attempts = 0;
         request.tried = PathSet::default();
         request.is_overdue = false;
@@ -274,6 +275,11 @@ impl Client {
         let stage = match outcome {
             Outcome::Unknown if request.was_sent => Stage::Quarantined,
             Outcome::Unknown | Outcome::Executed | Outcome::NotExecuted => Stage::Idle,
+        };
+        let outcome = match outcome {
+            // Not in this life; but nobody knows of the one before.
+            Outcome::NotExecuted if request.was_sent_before => Outcome::Unknown,
+            Outcome::Executed | Outcome::NotExecuted | Outcome::Unknown => outcome,
         };
         let stats = &mut self.stats;
         if is_write {

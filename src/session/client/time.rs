@@ -92,14 +92,21 @@ impl Client {
     }
 
     fn on_overdue(&mut self, now: Instant, homa: &mut Endpoint, slot: u16) {
-        let request = self.requests.get(slot);
-        match request.stage {
+        let lived = self.clock.lived();
+        match self.requests.get(slot).stage {
             Stage::Idle | Stage::Quarantined => return,
             Stage::Queued | Stage::Asking(_) => {}
             Stage::Sent(copied) => {
                 homa.forget(now, copied.rpc);
                 self.settle(copied, slot);
             }
+        }
+        let request = self.requests.get(slot);
+        let fenced_by = request.lost_at + self.fence();
+        if self.views.is_empty() && request.was_sent && request.is_write && lived < fenced_by {
+            // A copy may still begin: the user is told when none can.
+            self.requests.get_mut(slot).due_at = fenced_by;
+            return self.requests.list_first(slot);
         }
         self.stats.io_timeouts += 1;
         if !self.requests.get(slot).was_sent {
@@ -198,6 +205,7 @@ impl Client {
         if request.flags.is_idempotent && !is_overdue {
             let is_queued = request.stage == Stage::Queued;
             request.was_sent = false;
+            request.was_sent_before = true;
             request.tried = Default::default();
             if !is_queued {
                 self.requeue(slot);

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::homa::{Endpoint, Message, Notify, Payload};
 use crate::mem::Buf;
 use crate::session::event::ServerEvent;
-use crate::session::server::{OpKey, Server, SessionKey, refusal};
+use crate::session::server::{OpKey, Server, SessionKey, answer_to};
 use crate::session::slots::{Admission, Copied, Reply};
 use crate::session::status;
 use crate::time::Instant;
@@ -124,13 +124,9 @@ impl Server {
         let Some(ended) = ended else { return Ok(()) };
         let queued = session.slots.running();
         let answer = IoResponse {
-            sequence,
-            slot,
-            outcome: Outcome::Executed,
-            is_replayed: false,
-            status,
             data_len,
             queued,
+            ..answer_to(&op.waiter.io, Outcome::Executed, status)
         };
         self.answer(now, homa, &ended.answer.who, answer, op.reply);
         for other in &ended.others {
@@ -187,19 +183,18 @@ impl Server {
             Admission::Run { skips } => {
                 self.stats.sequence_gaps += u64::from(skips);
                 self.start(key, waiter);
-                true
+                return true;
             }
             Admission::Rerun => {
                 self.stats.reruns += 1;
                 self.start(key, waiter);
-                true
+                return true;
             }
             Admission::Waits { turned_away } => {
                 self.stats.duplicates_running += 1;
                 if let Some(other) = turned_away {
                     self.turn_away(now, homa, &other, status::ALREADY);
                 }
-                false
             }
             Admission::Parked { turned_away } => {
                 self.stats.slot_overlaps += 1;
@@ -207,45 +202,28 @@ impl Server {
                     homa.release(now, other.message.run);
                     self.turn_away(now, homa, &other, status::ALREADY);
                 }
-                true
+                return true;
             }
             Admission::Replay { status, data } => {
                 let data = data.cloned();
                 self.replay(now, homa, &waiter, status, data);
-                false
             }
-            Admission::NoData => {
-                self.replay(now, homa, &waiter, status::NO_DATA, None);
-                false
-            }
+            Admission::NoData => self.replay(now, homa, &waiter, status::NO_DATA, None),
             Admission::Fenced => {
                 self.stats.fenced += 1;
-                let answer = IoResponse {
-                    outcome: Outcome::NotExecuted,
-                    ..refusal(&io, status::CANCELED)
-                };
-                self.answer(now, homa, &waiter, answer, None);
-                false
+                self.dismiss(now, homa, &waiter, Outcome::NotExecuted, status::CANCELED);
             }
             Admission::Stale => {
                 self.stats.stale += 1;
-                let answer = IoResponse {
-                    outcome: Outcome::Stale,
-                    ..refusal(&io, status::STALE)
-                };
-                self.answer(now, homa, &waiter, answer, None);
-                false
+                self.dismiss(now, homa, &waiter, Outcome::Stale, status::STALE);
             }
             Admission::Busy => {
                 self.stats.slot_overlaps += 1;
                 self.turn_away(now, homa, &waiter, status::BUSY);
-                false
             }
-            Admission::Odd => {
-                self.turn_away(now, homa, &waiter, status::PROTOCOL);
-                false
-            }
+            Admission::Odd => self.turn_away(now, homa, &waiter, status::PROTOCOL),
         }
+        false
     }
 
     /// Whether a copy may be looked at: its path carries, and it is no longer than agreed.
@@ -335,10 +313,9 @@ impl Server {
         self.stats.replays += 1;
         let data_len = copy.as_ref().map_or(0, |copy| copy.len() - IoRequest::LEN);
         let answer = IoResponse {
-            outcome: Outcome::Executed,
             is_replayed: true,
             data_len: data_len as u32,
-            ..refusal(&waiter.io, status)
+            ..answer_to(&waiter.io, Outcome::Executed, status)
         };
         self.answer(now, homa, waiter, answer, copy);
     }
@@ -351,7 +328,19 @@ impl Server {
         status: i32,
     ) {
         self.stats.refused += 1;
-        let answer = refusal(&waiter.io, status);
+        self.dismiss(now, homa, waiter, Outcome::Refused, status);
+    }
+
+    /// Answers a copy whose request does not run by it.
+    fn dismiss(
+        &mut self,
+        now: Instant,
+        homa: &mut Endpoint,
+        waiter: &Waiter,
+        outcome: Outcome,
+        status: i32,
+    ) {
+        let answer = answer_to(&waiter.io, outcome, status);
         self.answer(now, homa, waiter, answer, None);
     }
 

@@ -44,8 +44,8 @@ pub type OpKey = Key<Op>;
 /// Send memory for answers without data. Source: 16 bytes for each of 2^20 requests under way.
 const HEADS_BYTES: usize = 16 << 20;
 
-/// Most requests under way, of all sessions.
-const OPS_MAX: usize = 1 << 20;
+/// Most requests under way, of all sessions: more than they have slots.
+const OPS_MAX: usize = u32::MAX as usize;
 
 /// A server.
 #[derive(Debug)]
@@ -349,15 +349,7 @@ impl Server {
             | Malformed::Checksum
             | Malformed::Field => status::PROTOCOL,
         };
-        let answer = IoResponse {
-            sequence: 0,
-            slot: 0,
-            outcome: wire::Outcome::Refused,
-            is_replayed: false,
-            status,
-            data_len: 0,
-            queued: 0,
-        };
+        let answer = answer_to(&IoRequest::default(), wire::Outcome::Refused, status);
         let common = Common::default();
         self.reply(
             now,
@@ -420,12 +412,12 @@ impl Session {
     }
 }
 
-/// The header's answer to a copy that is turned away.
-fn refusal(io: &IoRequest, status: i32) -> IoResponse {
+/// An answer to a copy, without data.
+fn answer_to(io: &IoRequest, outcome: wire::Outcome, status: i32) -> IoResponse {
     IoResponse {
         sequence: io.sequence,
         slot: io.slot,
-        outcome: wire::Outcome::Refused,
+        outcome,
         is_replayed: false,
         status,
         data_len: 0,

@@ -33,6 +33,12 @@ struct Refusal {
     retry_after_ms: u32,
 }
 
+/// There is no memory for one more session now.
+const NO_ROOM: Refusal = Refusal {
+    status: status::NO_MEMORY,
+    retry_after_ms: RETRY_FULL_MS,
+};
+
 impl From<i32> for Refusal {
     fn from(status: i32) -> Self {
         Self {
@@ -219,14 +225,15 @@ impl Server {
         Ok(key)
     }
 
-    /// Makes a session.
-    fn make(
+    /// Whether a new session may be made; if its name is in use by one that has no path any more,
+    /// that one gives way.
+    fn may_make(
         &mut self,
         now: Instant,
         homa: &mut Endpoint,
         open: &OpenRequest,
-        name: Name,
-    ) -> Result<SessionKey, Refusal> {
+        name: &Name,
+    ) -> Result<(), Refusal> {
         let busy = |retry_after_ms| Refusal {
             status: status::BUSY,
             retry_after_ms,
@@ -244,7 +251,7 @@ impl Server {
         if draining.count() > DRAINING_MAX {
             return Err(busy(RETRY_FULL_MS));
         }
-        if let Some(&other) = self.by_name.get(&name) {
+        if let Some(&other) = self.by_name.get(name) {
             let is_live = |session: &Session| session.paths_up > 0 && !session.is_draining;
             if self.sessions.get(other).is_some_and(is_live) {
                 return Err(status::EXISTS.into());
@@ -252,21 +259,27 @@ impl Server {
             self.drain(now, homa, other);
             return Err(busy(RETRY_GOING_MS));
         }
-        let no_memory = Refusal {
-            status: status::NO_MEMORY,
-            retry_after_ms: RETRY_FULL_MS,
-        };
         if self.by_uuid.len() >= self.params.sessions_max {
-            return Err(no_memory);
+            return Err(NO_ROOM);
         }
+        Ok(())
+    }
+
+    /// Makes a session.
+    fn make(
+        &mut self,
+        now: Instant,
+        homa: &mut Endpoint,
+        open: &OpenRequest,
+        name: Name,
+    ) -> Result<SessionKey, Refusal> {
+        self.may_make(now, homa, open, &name)?;
         let io_max = match open.io_max {
             0 => self.params.io_max,
             wanted if is_io_max(wanted) => wanted.min(self.params.io_max),
             _ => return Err(status::INVALID.into()),
         };
-        let (depth, pages) = self
-            .admit(homa, open.queue_depth, io_max)
-            .ok_or(no_memory)?;
+        let (depth, pages) = self.admit(homa, open.queue_depth, io_max).ok_or(NO_ROOM)?;
         let lived = self.clock.lived();
         let beat = Duration::millis(open.beat_ms.into());
         let (uuid, chance) = (open.session_uuid, self.rng.next_u64() | 1 << 63);
