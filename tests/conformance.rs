@@ -1,4 +1,4 @@
-//! The tables in CONFORMANCE.md and FIELD.md: whole, and true as far as a reader of the sources can
+//! The tables in CONFORMANCE.md, FIELD.md and SESSIONS.md: whole, and true as far as a reader of the sources can
 //! tell.
 
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ fn rows(table: &str) -> Vec<(String, String)> {
         Some((rule.to_owned(), held.to_owned()))
     });
     cells
-        .filter(|(rule, _)| rule != "rule" && rule != "case")
+        .filter(|(rule, _)| !["rule", "case", "story"].contains(&rule.as_str()))
         .collect()
 }
 
@@ -81,10 +81,22 @@ fn the_field_has_each_case_once_and_in_order() {
 }
 
 #[test]
+fn sessions_have_each_story_once_and_in_order() {
+    let expected: Vec<String> = (1..=36).chain(40..=54).map(|n| format!("{n:02}")).collect();
+    let rows = rows(&read("tests/SESSIONS.md"));
+    let found: Vec<String> = rows.into_iter().map(|(story, _)| story).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn each_test_that_a_table_names_exists() {
     let mut sources: HashMap<String, String> = HashMap::new();
     let mut missing = Vec::new();
-    let tables = ["tests/CONFORMANCE.md", "tests/FIELD.md"];
+    let tables = [
+        "tests/CONFORMANCE.md",
+        "tests/FIELD.md",
+        "tests/SESSIONS.md",
+    ];
     for (rule, held) in tables.iter().flat_map(|table| rows(&read(table))) {
         for test in held.split('`').skip(1).step_by(2) {
             let (path, name) = test.split_once("::").expect("a path and a name");
@@ -102,6 +114,7 @@ fn each_test_that_a_table_names_exists() {
 fn each_rule_has_a_test_or_a_reason_or_is_counted_as_open() {
     check_held("tests/CONFORMANCE.md");
     check_held("tests/FIELD.md");
+    check_held("tests/SESSIONS.md");
 }
 
 fn check_held(path: &str) {

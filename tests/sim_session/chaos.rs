@@ -90,9 +90,14 @@ fn run(seed: u64, may_restart: bool) {
     params.reconnect_delay = Duration::millis(20 + rng.below(500));
     params.fast_fail = Duration::millis(rng.below(3) * 1_000);
     params.ghost_fence = rng.below(2) == 0;
-    params.io_timeout = Duration::millis([0, 300, 5_000][rng.below(3) as usize]);
-    let load = load(&mut rng);
-    let service = Duration::micros(rng.below(20_000));
+    params.io_timeout = Duration::millis([0, 40, 300, 5_000][rng.below(4) as usize]);
+    let mut load = load(&mut rng);
+    let slowest = [20_000, 20_000, 400_000][rng.below(3) as usize];
+    let service = Duration::micros(rng.below(slowest));
+    if slowest > 20_000 {
+        // Fewer of them, or all of this would take for ever.
+        (load.ops, load.depth) = (200, load.depth.max(20));
+    }
     let mut rig = Rig::with(seed, networks, params, load, service);
     rig.open();
     for _ in 0..40 {

@@ -100,8 +100,15 @@ pub struct ServerApp {
 pub enum Node {
     Client(Box<ClientApp>),
     Server(Box<ServerApp>),
+    Other(Box<dyn Other>),
     /// A host that is switched on and does nothing.
     Idle,
+}
+
+/// A host that is neither a client nor a server of ours.
+pub trait Other: std::fmt::Debug {
+    fn act(&mut self, homa: &mut Endpoint);
+    fn on_event(&mut self, now: Instant, homa: &mut Endpoint, event: homa::Event);
 }
 
 impl Load {
@@ -419,14 +426,14 @@ impl Node {
     pub fn client(&mut self) -> &mut ClientApp {
         match self {
             Self::Client(client) => client,
-            Self::Server(_) | Self::Idle => panic!("no client"),
+            Self::Server(_) | Self::Other(_) | Self::Idle => panic!("no client"),
         }
     }
 
     pub fn server(&mut self) -> &mut ServerApp {
         match self {
             Self::Server(server) => server,
-            Self::Client(_) | Self::Idle => panic!("no server"),
+            Self::Client(_) | Self::Other(_) | Self::Idle => panic!("no server"),
         }
     }
 }
@@ -448,6 +455,7 @@ impl App for Node {
                 }
                 app.pump(now, homa);
             }
+            Self::Other(other) => other.act(homa),
             Self::Idle => {}
         }
     }
@@ -462,6 +470,7 @@ impl App for Node {
                 app.server().handle_event(now, homa, event);
                 app.pump(now, homa);
             }
+            Self::Other(other) => other.on_event(now, homa, event),
             Self::Idle => {}
         }
     }
@@ -475,7 +484,7 @@ impl App for Node {
                 let pending = pending.filter(|_| !app.is_mute);
                 due.into_iter().chain(pending).min()
             }
-            Self::Idle => None,
+            Self::Other(_) | Self::Idle => None,
         }
     }
 }
