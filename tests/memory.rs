@@ -6,13 +6,17 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use demihoma::addr::{Addr, Ip, LinkId};
+use demihoma::addr::{Addr, Ip, LinkId, Meta};
 use demihoma::device::{Caps, Checksums, Device, NET_ROOM, RX_BURST, RxMeta, TX_BURST, TxMeta};
 use demihoma::error::Error;
 use demihoma::homa::{Endpoint, Event, Notify, Params, Payload, SocketKey};
 use demihoma::mem::{Buf, Buffers, Region};
 use demihoma::net::{self, Interface};
 use demihoma::runtime::Poller;
+use demihoma::session::{
+    Client, ClientEvent, ClientParams, Flags, Gather, Name, PathAddr, Purpose, Server, ServerEvent,
+    ServerParams,
+};
 use demihoma::time::{Duration, Instant};
 
 const PORT: u16 = 99;
@@ -318,4 +322,124 @@ fn pauses_allocate_nothing_either() {
     }
     assert!(pair.hosts[1].endpoint().stats().need_acks_out > 0);
     assert_eq!(made, 0);
+}
+
+/// A session upon two endpoints whose packets are passed by hand.
+struct Session {
+    now: Instant,
+    near: Endpoint,
+    far: Endpoint,
+    client: Client,
+    server: Server,
+    room: Vec<u8>,
+}
+
+impl Session {
+    fn new() -> Self {
+        let (now, params) = (Instant(0), Params::default());
+        let endpoint = || {
+            let region = Region::owned(1024 << 16).unwrap();
+            Endpoint::new(params.clone(), region, now).unwrap()
+        };
+        let (mut near, mut far) = (endpoint(), endpoint());
+        let path = PathAddr::parse(b"ip:10.0.0.2").unwrap();
+        let name = Name::new(b"disk").unwrap();
+        let params = ClientParams::new(name, PORT, vec![path]);
+        let client = Client::open(now, &mut near, params).unwrap();
+        let server = Server::open(now, &mut far, ServerParams::new(PORT, 1, 1)).unwrap();
+        let mut session = Self {
+            now,
+            near,
+            far,
+            client,
+            server,
+            room: vec![0; 1600],
+        };
+        while session.client.poll_event() != Some(ClientEvent::Opened { status: 0 }) {
+            session.turn();
+        }
+        session
+    }
+
+    fn turn(&mut self) {
+        self.now += Duration::nanos(500);
+        let (now, near, far) = (self.now, &mut self.near, &mut self.far);
+        let (client, server) = (&mut self.client, &mut self.server);
+        let ips = (Ip::v4(10, 0, 0, 1), SERVER_IP);
+        client.poll(now, near);
+        pass(now, (near, far), ips, &mut self.room, |homa, event| {
+            server.handle_event(now, homa, event);
+        });
+        server.poll(now, far);
+        while let Some(event) = server.poll_event() {
+            match event {
+                ServerEvent::Connecting { session } => {
+                    server.accept(now, far, session).unwrap();
+                }
+                ServerEvent::Request { op, .. } => server.respond(now, far, op, 0, 4096).unwrap(),
+                event => panic!("{event:?}"),
+            }
+        }
+        let ips = (ips.1, ips.0);
+        pass(now, (far, near), ips, &mut self.room, |homa, event| {
+            client.handle_event(now, homa, event);
+        });
+    }
+
+    fn request(&mut self, is_write: bool, data: &[u8]) {
+        let permit = self.client.get_permit(Purpose::Io).unwrap();
+        let (now, near, flags) = (self.now, &mut self.near, Flags::default());
+        let user: &[&[u8]] = &[b"sector 7"];
+        let bytes = Gather {
+            user,
+            data: &[data],
+        };
+        let taken = match is_write {
+            true => self.client.write(now, near, permit, bytes, flags, 1),
+            false => self.client.read(now, near, permit, user, 4096, flags, 1),
+        };
+        assert_eq!(taken, Ok(()));
+        loop {
+            self.turn();
+            if let Some(ClientEvent::Completed { completion, .. }) = self.client.poll_event() {
+                if let Some(data) = completion.data {
+                    assert!(self.near.release(now, data.run));
+                }
+                return self.client.put_permit(permit).unwrap();
+            }
+        }
+    }
+}
+
+fn pass(
+    now: Instant,
+    (from, to): (&mut Endpoint, &mut Endpoint),
+    (from_ip, to_ip): (Ip, Ip),
+    room: &mut [u8],
+    mut tell: impl FnMut(&mut Endpoint, Event),
+) {
+    from.handle_timeout(now);
+    resolve(from);
+    while let Some(sent) = from.poll_transmit(now, room) {
+        let packet = &room[..usize::from(sent.len.get())];
+        let meta = Meta {
+            from: from_ip,
+            to: to_ip,
+        };
+        let _ = to.handle_packet(now, meta, packet, &mut tell);
+    }
+    while let Some(event) = to.poll_event() {
+        tell(to, event);
+    }
+}
+
+/// WRITEs and READs of 4 KiB in turn. Their memory was set aside when the session was opened, or
+/// is used again.
+#[test]
+fn no_request_of_a_session_allocates_once_all_is_warm() {
+    let (mut session, data) = (Session::new(), [7; 4096]);
+    (0..5_000).for_each(|nth| session.request(nth % 2 == 0, &data));
+    let before = ALLOCATIONS.get();
+    (0..10_000).for_each(|nth| session.request(nth % 2 == 0, &data));
+    assert_eq!(ALLOCATIONS.get() - before, 0);
 }
