@@ -128,7 +128,9 @@ impl Outgoing {
     /// ones unless `long_may` go.
     #[inline(always)]
     pub fn poll(&mut self, long_may: impl FnOnce() -> bool) -> Option<Turn> {
-        if let Some(rpc) = self.retransmits.pop_front() {
+        if !self.retransmits.is_empty()
+            && let Some(rpc) = self.retransmits.pop_front()
+        {
             return Some(Turn::Retransmit(rpc));
         }
         if self.next_short != RpcKey::default() {

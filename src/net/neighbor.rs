@@ -264,6 +264,10 @@ impl Neighbors {
     }
 
     #[inline]
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

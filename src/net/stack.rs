@@ -103,7 +103,12 @@ impl Stack {
         self.neighbors.link(now, peer, hop)
     }
 
+    /// Whether [`Self::poll_event`] has one.
     #[inline]
+    pub fn has_events(&self) -> bool {
+        self.neighbors.has_events()
+    }
+
     pub fn poll_event(&mut self) -> Option<Event> {
         self.neighbors.poll_event()
     }

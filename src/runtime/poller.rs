@@ -78,7 +78,9 @@ impl<D: Device> Poller<D> {
     /// to send.
     #[inline]
     pub fn send(&mut self, now: Instant) {
-        self.resolve(now);
+        if self.homa.has_unresolved() {
+            self.resolve(now);
+        }
         self.transmit(now);
     }
 
@@ -147,7 +149,17 @@ impl<D: Device> Poller<D> {
             self.homa.handle_timeout(now);
             self.net.handle_timeout(now);
         }
-        self.resolve(now);
+        if self.homa.has_unresolved() {
+            self.resolve(now);
+        }
+        if self.net.has_events() {
+            self.join_links(now);
+        }
+    }
+
+    /// Tells the transport what became of the ways to its peers.
+    #[cold]
+    fn join_links(&mut self, now: Instant) {
         while let Some(event) = self.net.poll_event() {
             match event {
                 net::Event::Up { peer, link } => self.homa.handle_peer_up(peer, link),
@@ -160,7 +172,7 @@ impl<D: Device> Poller<D> {
     }
 
     /// Finds the way to peers that the transport has just heard of.
-    #[inline]
+    #[cold]
     fn resolve(&mut self, now: Instant) {
         while let Some(ip) = self.homa.poll_unresolved() {
             match self.net.link(now, ip) {
