@@ -149,6 +149,11 @@ impl<T> Arena<T> {
         (place.generation != 0).then_some((key, &mut place.value))
     }
 
+    /// Places there are, taken or free.
+    pub fn place_count(&self) -> u32 {
+        self.places.len() as u32
+    }
+
     /// All values in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
         (0..).zip(&self.places).filter_map(|(index, place)| {

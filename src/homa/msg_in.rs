@@ -24,6 +24,8 @@ pub struct MsgIn {
     /// Its entry in the order of grants, if it needs any.
     pub grantee: Option<Key<Grantee>>,
     pub empty_reply: bool,
+    /// The priority of a grant that waits for its sender's link.
+    pub parked_grant: Option<u8>,
     /// From where on to ask again, if not all could be asked for at once.
     pub ask_from: u32,
     /// It is filed to have its holes looked at.
@@ -56,6 +58,7 @@ impl MsgIn {
         self.share = share;
         self.grantee = None;
         self.empty_reply = false;
+        self.parked_grant = None;
         self.ask_from = 0;
         self.repair_filed = false;
         self.repaired_since = None;

@@ -144,6 +144,7 @@ impl<D: Device> Poller<D> {
     fn live(&mut self, now: Instant, received: usize) {
         if received == RX_BURST && self.full_turns < FULL_TURNS_MAX {
             self.full_turns += 1;
+            self.homa.catch_up(now);
         } else {
             self.full_turns = 0;
             self.homa.handle_timeout(now);

@@ -34,17 +34,15 @@ impl Endpoint {
         self.sockets.get(socket).map(|socket| socket.port)
     }
 
-    /// Ends a socket and all its RPCs. Client RPCs vanish without [`Event::Failed`];
-    /// each [`Notify`] still open is answered with [`Error::Canceled`].
+    /// Ends a socket and all its RPCs: from now on nothing of them is sent, received or told. What
+    /// they hold is given back in this call and, if they are many, in the next turns.
+    ///
+    /// Client RPCs vanish without [`Event::Failed`]; each [`Notify`] still open is answered with
+    /// [`Error::Canceled`], as its RPC gives back what it holds.
     pub fn close(&mut self, now: Instant, socket: SocketKey) {
-        self.sockets.close(socket);
-        let rpcs: Vec<_> = self
-            .rpcs
-            .iter()
-            .filter(|(_, rpc)| rpc.socket == socket)
-            .map(|(key, _)| key)
-            .collect();
-        rpcs.into_iter().for_each(|key| self.end(now, key));
+        if self.sockets.close(socket) {
+            self.begin_reaping(now);
+        }
     }
 
     /// Starts a client RPC; [`Event::Response`] or [`Event::Failed`] brings `tag` back.
@@ -67,7 +65,7 @@ impl Endpoint {
     ) -> Result<(RpcKey, RpcId), Error> {
         let port = self.sockets.get(socket).ok_or(Error::BadDescriptor)?.port;
         let len = payload_len(&payload)?;
-        if !self.may_call() {
+        if !self.may_call() && !(self.reap_for_room(now) && self.may_call()) {
             return Err(Error::Exhausted);
         }
         let peer_key = self.peers.find_or_add(now, to.ip).ok_or(Error::Exhausted)?;
@@ -110,7 +108,7 @@ impl Endpoint {
         notify: Notify,
     ) -> Result<(), Error> {
         let len = payload_len(&payload)?;
-        let Some(rpc) = self.rpcs.get(key) else {
+        let Some(rpc) = self.rpcs.get(key).filter(|rpc| !self.is_over(rpc)) else {
             self.tell_released(notify, Ok(()));
             return Ok(());
         };
@@ -148,7 +146,7 @@ impl Endpoint {
     pub fn in_service(&self, rpc: RpcKey) -> bool {
         self.rpcs
             .get(rpc)
-            .is_some_and(|rpc| rpc.state == State::InService)
+            .is_some_and(|rpc| rpc.state == State::InService && !self.is_over(rpc))
     }
 
     /// How many requests of a socket were taken and not answered yet.
@@ -181,6 +179,9 @@ impl Endpoint {
     /// taken, or the RPC is gone.
     #[inline(always)]
     pub fn take(&mut self, key: RpcKey) -> Option<Message> {
+        if self.has_ended(key) {
+            return None;
+        }
         let rpc = self.rpcs.get_mut(key)?;
         if rpc.state != State::Requested {
             return None;
@@ -251,6 +252,9 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return;
         };
+        if self.is_over(rpc) {
+            return self.end(now, key);
+        }
         debug_assert!(rpc.id.is_client(), "only clients are told: {rpc:?}");
         let failed = Event::Failed {
             socket: rpc.socket,

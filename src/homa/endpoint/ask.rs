@@ -61,7 +61,7 @@ impl Endpoint {
 
     /// Whether an RPC has still something to ask for, and hears nothing.
     fn is_stuck(&self, key: RpcKey) -> bool {
-        let Some(rpc) = self.rpcs.get(key) else {
+        let Some(rpc) = self.rpcs.get(key).filter(|rpc| !self.is_over(rpc)) else {
             return false;
         };
         let silent = self.wheel.tick().wrapping_sub(rpc.heard_tick);

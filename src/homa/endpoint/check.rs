@@ -18,6 +18,11 @@ impl Endpoint {
         let mut waiting = 0;
         let mut runs = Vec::new();
         for (key, rpc) in self.rpcs.iter() {
+            if self.is_over(rpc) {
+                waiting += usize::from(rpc.is_waiting());
+                self.collect_runs(rpc, &mut runs);
+                continue;
+            }
             self.check_filed(key, rpc);
             if rpc.state == State::Requested {
                 runs.push(rpc.run);
@@ -77,6 +82,21 @@ impl Endpoint {
             false => self.find_server(rpc.id, rpc.peer, rpc.peer_port),
         };
         assert_eq!(found, Some(key), "not found by its name: {rpc:?}");
+    }
+
+    /// What an RPC holds that is over and not reaped yet.
+    fn collect_runs(&self, rpc: &Rpc, runs: &mut Vec<RunKey>) {
+        if rpc.state == State::Requested {
+            runs.push(rpc.run);
+        }
+        if let Some(Payload::Received { run, .. }) = rpc.msg_out().map(|out| &out.payload) {
+            runs.push(*run);
+        }
+        if let Some(Place::Run(run) | Place::First(run)) = rpc.message.as_ref().map(|m| m.place)
+            && self.pool.place(run).is_some()
+        {
+            runs.push(run);
+        }
     }
 
     fn check_out(&self, key: RpcKey, out: &MsgOut, runs: &mut Vec<RunKey>) {

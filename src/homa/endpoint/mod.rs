@@ -6,7 +6,9 @@ mod check;
 mod first;
 mod input;
 mod leave;
+mod link;
 mod output;
+mod reap;
 mod receive;
 mod repair;
 mod room;
@@ -30,7 +32,7 @@ use crate::homa::mutant::{self, Mutant};
 use crate::homa::outgoing::Outgoing;
 use crate::homa::pacer::Pacer;
 use crate::homa::params::Params;
-use crate::homa::peer::{Link, Peer, Peers};
+use crate::homa::peer::{Peer, Peers};
 use crate::homa::pool::Pool;
 use crate::homa::repair::Repairs;
 use crate::homa::rpc::{Rpc, State};
@@ -44,6 +46,9 @@ use crate::rng::Rng;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
+
+use link::Unparked;
+use reap::Reaper;
 
 /// Bits of an id that name the client's slot.
 const SLOT_BITS: u32 = 20;
@@ -83,6 +88,9 @@ pub struct Endpoint {
     due_left: bool,
     /// Messages that may have their pages now are left for the next call.
     waiters_left: bool,
+    reaper: Reaper,
+    /// RPCs whose wait for a link is over, and whose turn it is later.
+    unparked: VecDeque<Unparked>,
     events: VecDeque<Event>,
     /// Peers whose link the network layer should find.
     unresolved: VecDeque<Ip>,
@@ -232,6 +240,8 @@ impl Endpoint {
             last_tick_at: now,
             due_left: false,
             waiters_left: false,
+            reaper: Reaper::default(),
+            unparked: VecDeque::new(),
             events: VecDeque::new(),
             unresolved: VecDeque::new(),
             spare_messages: Vec::new(),
@@ -254,7 +264,8 @@ impl Endpoint {
         &self.region
     }
 
-    /// RPCs alive, both roles.
+    /// RPCs that are here, both roles: those alive, and those whose turn to give back what they
+    /// hold has not come, see [`Self::close`].
     pub fn rpc_count(&self) -> usize {
         self.rpcs.len()
     }
@@ -271,7 +282,8 @@ impl Endpoint {
 
     /// Nothing waits to be sent, and nobody's answer is awaited.
     pub fn is_quiet(&self) -> bool {
-        self.outgoing.is_empty() && self.control.is_empty() && self.wheel.is_empty()
+        let is_done = self.reaper.is_done() && self.unparked.is_empty();
+        is_done && self.outgoing.is_empty() && self.control.is_empty() && self.wheel.is_empty()
     }
 
     /// How messages to `ip` are cut.
@@ -291,7 +303,7 @@ impl Endpoint {
     fn find_client(&self, id: RpcId) -> Option<RpcKey> {
         let slot = (id.0 >> 1) as u32 & ((1 << SLOT_BITS) - 1);
         let (key, rpc) = self.rpcs.at(slot)?;
-        (rpc.id == id).then_some(key)
+        (rpc.id == id && !self.is_over(rpc)).then_some(key)
     }
 
     /// The server RPC that a client's socket knows as `id`'s other side.
@@ -309,7 +321,7 @@ impl Endpoint {
         let rpcs = &self.rpcs;
         self.servers.find(hash, |slot| {
             let (key, rpc) = rpcs.at(slot)?;
-            is_it(rpc).then_some(key)
+            (is_it(rpc) && !self.is_over(rpc)).then_some(key)
         })
     }
 
@@ -355,11 +367,12 @@ impl Endpoint {
         };
         let peer = rpc.peer;
         let Some(out) = rpc.msg_out_mut() else { return };
-        if !matches!(self.peers.get(peer).link, Link::Up(_)) {
-            if !std::mem::replace(&mut out.is_parked, true) {
-                self.park(peer, key);
-            }
-            return;
+        if out.is_parked {
+            return; // Its turn will come.
+        }
+        if !self.peers.get(peer).link.is_up() {
+            out.is_parked = true;
+            return self.park(peer, key);
         }
         if out.is_sendable() {
             if out.is_one_packet() {
@@ -371,18 +384,6 @@ impl Endpoint {
         if out.owes() && !out.retransmit_filed {
             out.retransmit_filed = true;
             self.outgoing.file_retransmit(key);
-        }
-    }
-
-    /// Files an RPC until its peer's link is up, and asks for the link.
-    #[cold]
-    fn park(&mut self, peer: Key<Peer>, key: RpcKey) {
-        let rpcs = &self.rpcs;
-        self.peers.park(peer, key, |parked| !rpcs.contains(parked));
-        let peer = self.peers.get_mut(peer);
-        if peer.link == Link::Unknown {
-            peer.link = Link::Asked;
-            self.unresolved.push_back(peer.ip);
         }
     }
 

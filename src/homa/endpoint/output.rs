@@ -17,6 +17,9 @@ use crate::wire::homa::{
 
 use super::Endpoint;
 
+/// Messages passed over in one call, at most, as their RPCs have ended since they were filed.
+const SKIPS_PER_CALL: usize = 256;
+
 /// One packet of a message.
 struct Piece {
     range: std::ops::Range<u32>,
@@ -129,11 +132,11 @@ impl Endpoint {
         while self.grants.has_changed()
             && let Some(decision) = self.grants.poll(now)
         {
-            if let Some(sent) = self.emit_grant(decision, room) {
+            if let Some(sent) = self.emit_grant(now, decision, room) {
                 return Some(sent);
             }
         }
-        loop {
+        for _ in 0..SKIPS_PER_CALL {
             let sent = match self.outgoing.poll(|| self.pacer.is_ready(now))? {
                 Turn::Retransmit(key) => self.emit_retransmit(now, key, room),
                 Turn::Short(key) => self.emit_short(now, key, room),
@@ -143,12 +146,16 @@ impl Endpoint {
                 return sent;
             }
         }
+        None
     }
 
     /// Sends a message of one packet.
     #[inline(always)]
     fn emit_short(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
+        if self.has_ended(key) {
+            return None;
+        }
         let rpc = self.rpcs.get_mut(key)?;
         let peer = self.peers.get_mut(rpc.peer);
         let Link::Up(link) = peer.link else {
@@ -180,7 +187,8 @@ impl Endpoint {
     /// Sends the next packet of a longer message, and moves the message on.
     fn emit_long(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
-        let Some(rpc) = self.rpcs.get_mut(key) else {
+        let has_ended = self.has_ended(key);
+        let Some(rpc) = self.rpcs.get_mut(key).filter(|_| !has_ended) else {
             self.outgoing.unfile(key);
             return None;
         };
@@ -277,6 +285,9 @@ impl Endpoint {
 
     #[inline(never)]
     fn emit_retransmit(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+        if self.has_ended(key) {
+            return None;
+        }
         let rpc = self.rpcs.get_mut(key)?;
         let (common, peer) = (rpc.common(), self.peers.get(rpc.peer));
         let out = rpc.msg_out_mut()?;
@@ -306,15 +317,22 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn emit_grant(&mut self, decision: Decision, room: &mut [u8]) -> Option<Sent> {
+    fn emit_grant(&mut self, now: Instant, decision: Decision, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
+        if self.has_ended(decision.rpc) {
+            self.end(now, decision.rpc); // Others may have what it was granted.
+            return None;
+        }
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
         let message = rpc.message.as_mut()?;
         // The sender may have announced more than we counted.
         message.granted = message.granted.max(decision.offset);
-        let link = self.link_for_control(peer)?;
+        let Link::Up(link) = self.peers.get(peer).link else {
+            self.park_grant(decision.rpc, decision.priority);
+            return None;
+        };
         let len = Grant {
             offset: decision.offset,
             priority: decision.priority,
@@ -329,6 +347,10 @@ impl Endpoint {
         let link = self.link_for_control(control.peer)?;
         let stats = &mut self.stats;
         let packet = match control.body {
+            Body::Grant(grant) => {
+                stats.grants_out += 1;
+                Packet::Grant(grant)
+            }
             Body::Resend(resend) => {
                 stats.resends_out += 1;
                 Packet::Resend(resend)

@@ -351,6 +351,7 @@ impl Endpoint {
                 return;
             };
             let (key, tick) = (waiter.rpc, self.wheel.tick());
+            let is_over = self.has_ended(key);
             let Some(rpc) = self.rpcs.get_mut(key) else {
                 debug_assert!(false, "an RPC that ended still waited");
                 self.pool.release(run);
@@ -364,6 +365,12 @@ impl Endpoint {
                 self.pool.release(run);
                 continue;
             };
+            if is_over {
+                // It waits no more, and is for the reaper, who finds that it holds nothing.
+                message.place = Place::Run(RunKey::default());
+                self.pool.release(run);
+                continue;
+            }
             message.place = Place::Run(run);
             start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
             let priority = self.params.num_priorities.saturating_sub(2);

@@ -21,7 +21,7 @@ enum Look {
 impl Endpoint {
     /// When [`Self::handle_timeout`] should be called next; `None` if nothing waits for time.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.due_left || self.waiters_left {
+        if self.due_left || self.has_left_over() || self.outgoing.has_prompt() {
             return Some(self.last_tick_at);
         }
         let tick = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
@@ -40,13 +40,38 @@ impl Endpoint {
         if !self.repairs.is_empty() {
             self.repair(now);
         }
-        if self.waiters_left {
-            self.serve_waiters(now);
-        }
+        self.catch_up(now);
         if self.due_left {
             self.look_at_due(now);
         } else if now >= self.last_tick_at + self.params.tick {
             self.tick(now);
+        }
+    }
+
+    /// Goes on with what earlier calls had too much of to do it at once. In each turn, or it would
+    /// fall behind; [`Self::handle_timeout`] does so too.
+    #[inline]
+    pub fn catch_up(&mut self, now: Instant) {
+        if self.has_left_over() {
+            self.go_on(now);
+        }
+    }
+
+    #[inline]
+    fn has_left_over(&self) -> bool {
+        self.waiters_left || !self.reaper.is_done() || !self.unparked.is_empty()
+    }
+
+    #[cold]
+    fn go_on(&mut self, now: Instant) {
+        if !self.reaper.is_done() {
+            self.reap(now);
+        }
+        if !self.unparked.is_empty() {
+            self.unpark_more(now);
+        }
+        if self.waiters_left {
+            self.serve_waiters(now);
         }
     }
 
@@ -105,6 +130,10 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return Look::Done;
         };
+        if self.is_over(rpc) {
+            self.end(now, key);
+            return Look::Done;
+        }
         // Rule TM-02: nothing is owed to us.
         let message = rpc.message.as_ref();
         let has_all = message.is_some_and(|message| message.has_all_granted());
