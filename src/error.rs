@@ -22,7 +22,8 @@ pub enum Error {
     FamilyNotSupported,
     /// Not offered by this kind of queue.
     NotSupported,
-    /// Longer than a message may be.
+    /// Longer than a message may be; of an RPC that was under way, that a packet is longer than a
+    /// link on its way allows: `net.mtu_bytes` should be less.
     MessageTooLong,
     /// Nothing says where to send.
     NoDestination,

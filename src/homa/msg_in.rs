@@ -24,6 +24,9 @@ pub struct MsgIn {
     /// Its entry in the order of grants, if it needs any.
     pub grantee: Option<Key<Grantee>>,
     pub empty_reply: bool,
+    /// Which life of its sender it is from: the number in its packets, and the sender's incarnation
+    /// by our count, which must do where there is no number.
+    pub life: (u16, u16),
     /// The priority of a grant that waits for its sender's link.
     pub parked_grant: Option<u8>,
     /// From where on to ask again, if not all could be asked for at once.
@@ -79,6 +82,11 @@ impl MsgIn {
             *received += part.end - part.start;
             fresh(part);
         })
+    }
+
+    /// Whether a packet with this life of its sender is part of it.
+    pub fn is_of(&self, (number, incarnation): (u16, u16)) -> bool {
+        self.life.0 == number && (number != 0 || self.life.1 == incarnation)
     }
 
     /// One past the highest byte that arrived.

@@ -95,7 +95,10 @@ impl Endpoint {
 
     /// Answers a request that was taken.
     ///
-    /// If the RPC is gone meanwhile, that is no error: the client went away.
+    /// If the RPC is gone meanwhile, that is no error: the client went away. After an error it is
+    /// in service as before, and another response may follow. Deviation: HomaModule ends an RPC
+    /// whose response is too long; its client would send the request again, and it would run
+    /// again. Rule AP-03.
     ///
     /// # Errors
     /// As [`Self::send_request`]; [`Error::Invalid`] too if the RPC is not in service.

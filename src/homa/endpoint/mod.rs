@@ -84,6 +84,8 @@ pub struct Endpoint {
     askers: Askers,
     repairs: Repairs,
     last_tick_at: Instant,
+    /// When RPCs that were due were last looked at.
+    looked_at: Instant,
     /// RPCs due at this tick are left for the next call.
     due_left: bool,
     /// Messages that may have their pages now are left for the next call.
@@ -98,6 +100,8 @@ pub struct Endpoint {
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     spare_messages: Vec<Box<MsgIn>>,
     next_generation: u64,
+    /// Tells our DATA from that of an earlier life of this host.
+    life: u16,
     stats: Stats,
 }
 
@@ -169,6 +173,8 @@ counters! {
         finished_overflow,
         /// DATA packets, sent for the first time, that held nothing new.
         duplicates,
+        /// DATA packets that another life of their sender sent than the rest of the message.
+        other_life,
         /// Retransmitted DATA packets that held nothing new.
         retransmits_late,
         /// Retransmitted DATA packets that held something new.
@@ -238,6 +244,7 @@ impl Endpoint {
             askers: Askers::default(),
             repairs: Repairs::new(params.rpcs_max),
             last_tick_at: now,
+            looked_at: now,
             due_left: false,
             waiters_left: false,
             reaper: Reaper::default(),
@@ -246,6 +253,7 @@ impl Endpoint {
             unresolved: VecDeque::new(),
             spare_messages: Vec::new(),
             next_generation: rng.next_u64(),
+            life: (rng.next_u64() as u16).max(1),
             stats: Stats::default(),
             params,
         })

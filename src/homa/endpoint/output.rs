@@ -32,7 +32,7 @@ struct Piece {
 #[inline(always)]
 fn write_data(
     common: &Common,
-    cutoff_version: u16,
+    (cutoff_version, life): (u16, u16),
     out: &MsgOut,
     piece: Piece,
     pool: &Pool,
@@ -46,6 +46,7 @@ fn write_data(
         cutoff_version,
         retransmit: piece.retransmit,
         empty_reply: matches!(out.payload, Payload::EmptyReply),
+        life,
         offset: piece.range.start,
         placement: match piece.retransmit {
             true => Placement::Explicit,
@@ -172,7 +173,7 @@ impl Endpoint {
             retransmit: false,
         };
         let priority = peer.unsched_priority(len, self.params.num_priorities - 1);
-        let (common, version) = (rpc.common(), peer.cutoffs.version());
+        let (common, version) = (rpc.common(), (peer.cutoffs.version(), self.life));
         let out = &mut rpc.out;
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = out.len;
@@ -211,7 +212,7 @@ impl Endpoint {
             ack: peer.take_ack(),
             retransmit: false,
         };
-        let version = peer.cutoffs.version();
+        let version = (peer.cutoffs.version(), self.life);
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = end;
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
@@ -306,7 +307,7 @@ impl Endpoint {
             ack: None,
             retransmit: true,
         };
-        let version = peer.cutoffs.version();
+        let version = (peer.cutoffs.version(), self.life);
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
         self.stats.retransmits_out += 1;

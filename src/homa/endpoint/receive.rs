@@ -33,10 +33,22 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
-        rpc.heard_tick = tick;
+        let heard_before = std::mem::replace(&mut rpc.heard_tick, tick);
         rpc.ask_interval = self.params.resend_interval_ticks;
         match rpc.state {
-            State::Receiving | State::Incoming if rpc.message.is_some() => {}
+            State::Receiving | State::Incoming if rpc.message.is_some() => {
+                let life = (data.life, self.peers.get(rpc.peer).incarnation);
+                if rpc
+                    .message
+                    .as_ref()
+                    .is_some_and(|message| !message.is_of(life))
+                {
+                    // Its sender restarted amid the message, and says other things now.
+                    rpc.heard_tick = heard_before;
+                    self.stats.other_life += 1;
+                    return Verdict::Dropped;
+                }
+            }
             State::Sending | State::Receiving | State::Incoming => {
                 let share = rpc.share();
                 if let Some(traffic) = &mut self.traffic {
@@ -115,6 +127,7 @@ impl Endpoint {
         let place = self.first_place(now, len, payload_len, share);
         let mut message = self.spare_messages.pop().unwrap_or_default();
         message.begin(len, data.incoming, now, place, share);
+        message.life = (data.life, self.peers.get(of.1).incarnation);
         message.empty_reply = data.empty_reply && len == 1;
         if payload_len < len as usize {
             self.file_timer(now, key, self.params.resend_ticks);

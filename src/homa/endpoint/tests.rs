@@ -7,6 +7,7 @@ mod greed;
 mod hostile;
 mod identity;
 mod incoming;
+mod lives;
 mod reaping;
 mod repair;
 mod sending;
@@ -253,6 +254,7 @@ fn data(message_length: u32, offset: u32) -> Data {
         cutoff_version: 1,
         retransmit: false,
         empty_reply: false,
+        life: 0,
         offset,
         placement: Placement::InSequence,
     }

@@ -7,8 +7,14 @@ use crate::time::Instant;
 
 use super::{Body, Endpoint};
 
-/// RPCs looked at in one call, at most; the others of the tick wait for the next.
-const TIMERS_PER_TURN: usize = 64;
+/// RPCs looked at in one call, at most, besides those for the time since the last call; the others
+/// of the tick wait for the next.
+const TIMERS_PER_TURN: u64 = 64;
+
+/// So many more for each microsecond since the last call. Where calls are rare, as when all turns
+/// are full of packets, 64 at a time would make ticks ever longer; so timers have the same share
+/// of all time, which is up to a half.
+const TIMERS_PER_MICRO: u64 = 16;
 
 /// What a look at an RPC led to.
 enum Look {
@@ -43,7 +49,8 @@ impl Endpoint {
         self.catch_up(now);
         if self.due_left {
             self.look_at_due(now);
-        } else if now >= self.last_tick_at + self.params.tick {
+        }
+        if now >= self.last_tick_at + self.params.tick && !self.due_left {
             self.tick(now);
         }
     }
@@ -88,6 +95,7 @@ impl Endpoint {
         } else {
             now
         };
+        self.looked_at = self.looked_at.max(self.last_tick_at);
         self.wheel.advance();
         if self.traffic.is_some() {
             self.follow_traffic(now);
@@ -110,7 +118,9 @@ impl Endpoint {
 
     /// Looks at RPCs that are due, as many as one call may.
     fn look_at_due(&mut self, now: Instant) {
-        for _ in 0..TIMERS_PER_TURN {
+        let micros = now.since(self.looked_at).as_nanos() / 1_000;
+        self.looked_at = now;
+        for _ in 0..TIMERS_PER_TURN + TIMERS_PER_MICRO * micros {
             let Some(slot) = self.wheel.poll_due() else {
                 self.due_left = false;
                 return;
