@@ -150,6 +150,16 @@ impl Outgoing {
         }))
     }
 
+    /// The message of one packet that is all there is, if it is; it is filed no more.
+    #[inline(always)]
+    pub fn poll_lone(&mut self) -> Option<RpcKey> {
+        let is_lone = self.next_short != RpcKey::default()
+            && self.later_short.is_empty()
+            && self.retransmits.is_empty();
+        // Long ones go after all short ones.
+        is_lone.then(|| std::mem::take(&mut self.next_short))
+    }
+
     /// A long message sent so many bytes. Of all that is sent while several wait a share is the
     /// oldest's, and what it sends in its turn counts against that.
     pub fn on_long(&mut self, rpc: RpcKey, bytes: u32) {

@@ -65,8 +65,11 @@ impl Endpoint {
     ) -> Result<(RpcKey, RpcId), Error> {
         let port = self.sockets.get(socket).ok_or(Error::BadDescriptor)?.port;
         let len = payload_len(&payload)?;
-        if !self.may_call() && !(self.reap_for_room(now) && self.may_call()) {
-            return Err(Error::Exhausted);
+        if !self.may_call() {
+            self.reap_for_room(now);
+            if !self.may_call() {
+                return Err(Error::Exhausted);
+            }
         }
         let peer_key = self.peers.find_or_add(now, to.ip).ok_or(Error::Exhausted)?;
         self.hold(&payload)?;

@@ -97,7 +97,7 @@ impl Endpoint {
         let asks = self.peers.get_mut(peer);
         let (first, missing): (u32, ArrayVec<Range<u32>, MISSING_MAX>) = match rpc.message.as_mut()
         {
-            None => (0, ArrayVec::from_iter([0..u32::MAX])),
+            None => (0, ArrayVec::from_iter(std::iter::once(0..u32::MAX))),
             Some(message) => (message.ask_from, message.missing().collect()),
         };
         let mut left = None;

@@ -302,7 +302,7 @@ fn what_waited_for_a_link_goes_out_a_few_at_a_time_and_each_once() {
     let called = |_| call_ours(&mut rig, Notify::Never).unwrap();
     let calls: Vec<_> = (0..1_000).map(called).collect();
     while rig.homa.poll_unresolved().is_some() {}
-    rig.homa.handle_peer_up(PEER.ip, LinkId(7));
+    rig.homa.handle_peer_up(PEER.ip, LinkId::new(0, 7, 0));
     rig.homa.forget(rig.now, calls[900].0);
     let mut sent = Vec::new();
     for _ in 0..20 {

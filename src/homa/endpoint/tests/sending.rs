@@ -226,6 +226,7 @@ fn scene(fill: u8) -> Vec<Vec<u8>> {
     rig.hear(PEER, 2, &resend); // BUSY
     let unaware = Data {
         cutoff_version: 0,
+        incoming: 1_400,
         ..data(100_000, 0)
     };
     rig.hear(PEER, 4, &Packet::Data(unaware, &[0; 1_400])); // CUTOFFS
