@@ -47,3 +47,4 @@ pub use endpoint::{Endpoint, Stats, Verdict};
 pub use event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 pub use params::Params;
 pub use pool::BPAGE_LEN;
+pub use pool::lent::{LentPool, PARTS_MAX, Parts};
