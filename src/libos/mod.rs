@@ -8,6 +8,7 @@
 
 mod datagram;
 mod desk;
+mod face;
 mod native;
 mod params;
 mod queue;
@@ -37,6 +38,7 @@ use desk::Desk;
 #[cfg(feature = "dpdk")]
 pub use crate::error::StartError;
 pub use crate::runtime::{QToken, Waker};
+pub use face::{HomaInfo, HomaRpc, Received, Side, Wanted};
 pub use params::Params;
 pub use queue::IPPROTO_HOMA;
 pub use result::{

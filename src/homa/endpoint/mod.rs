@@ -4,6 +4,7 @@ mod app;
 mod ask;
 mod check;
 mod first;
+mod info;
 mod input;
 mod leave;
 mod lent;
@@ -45,6 +46,8 @@ use crate::rng::Rng;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
+
+pub use info::RpcInfo;
 
 /// Bits of an id that name the client's slot.
 const SLOT_BITS: u32 = 20;
