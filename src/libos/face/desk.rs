@@ -15,6 +15,9 @@ use super::mailbox::{Arrival, Mailbox, Received, Refusal, Wanted};
 /// Automatic ports start here. Source: the seed's `HOMA_MIN_DEFAULT_PORT`.
 const AUTOMATIC_MIN: u16 = 0x8000;
 
+/// Of a page of the system's memory.
+const PAGE_LEN: usize = 4096;
+
 const fn refusal(error: Error, text: &'static str) -> Refusal {
     Refusal { error, text }
 }
@@ -138,6 +141,12 @@ impl Desk {
         region: Region,
     ) -> Result<(), Refusal> {
         let socket = self.open_socket(qd)?;
+        if !region.address(0).addr().get().is_multiple_of(PAGE_LEN) {
+            return Err(refusal(
+                Error::Invalid,
+                "the region must start at a page boundary: take it from mmap or aligned_alloc",
+            ));
+        }
         homa.lend(self.now, socket, region)
             .map_err(|error| match error {
                 Error::Exists => refusal(Error::Invalid, "the socket has a region already"),

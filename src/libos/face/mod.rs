@@ -75,6 +75,11 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         self.desk.told(qd, set)
     }
 
+    /// The family of a socket: `AF_INET` or `AF_INET6`.
+    pub fn homa_family(&mut self, qd: QDesc) -> Result<i32, Error> {
+        Ok(self.desk.mailbox(qd)?.family)
+    }
+
     pub fn homa_is_server(&mut self, qd: QDesc) -> Result<bool, Error> {
         Ok(self.desk.mailbox(qd)?.is_server)
     }
