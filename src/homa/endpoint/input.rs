@@ -155,8 +155,13 @@ impl Endpoint {
         }
     }
 
-    /// A peer whose link the network layer should find, told once.
+    /// Whether [`Self::poll_unresolved`] has a peer.
     #[inline]
+    pub fn has_unresolved(&self) -> bool {
+        !self.unresolved.is_empty()
+    }
+
+    /// A peer whose link the network layer should find, told once.
     pub fn poll_unresolved(&mut self) -> Option<Ip> {
         self.unresolved.pop_front()
     }
