@@ -80,7 +80,8 @@ impl Sockets {
         };
         self.by_port[usize::from(socket.port)] = NONE;
         self.server_count -= u32::from(socket.accepts);
-        self.lent_count -= u32::from(socket.lent.is_some());
+        // Its region is its lender's again.
+        self.lent_count -= u32::from(socket.lent.take().is_some());
         true
     }
 

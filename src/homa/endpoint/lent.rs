@@ -159,7 +159,7 @@ impl Endpoint {
 
     /// Writes to byte `at` of a message's run.
     pub(super) fn write_run(&mut self, socket: SocketKey, run: RunKey, at: u32, bytes: &[u8]) {
-        match self.sockets.lent(socket) {
+        match self.sockets.lent_mut(socket) {
             None => {
                 if let Some((base, _)) = self.pool.place(run) {
                     self.region.write((base + at) as usize, bytes);

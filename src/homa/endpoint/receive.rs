@@ -174,7 +174,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
-        let lent = self.sockets.lent(rpc.socket);
+        let mut lent = self.sockets.lent_mut(rpc.socket);
         let Some(message) = rpc.message.as_mut() else {
             return Verdict::Dropped;
         };
@@ -192,7 +192,7 @@ impl Endpoint {
         };
         let range = data.offset..data.offset + payload.len() as u32;
         let was_next = range.start == message.end();
-        let base = match lent {
+        let base = match &lent {
             None => self.pool.place(run).map(|(base, _)| base),
             Some(_) => Some(0),
         };
@@ -204,7 +204,7 @@ impl Endpoint {
             let from = (part.start - data.offset) as usize;
             let bytes = &payload[from..from + part.len()];
             let wrong = data.retransmit && mutant::is_on(Mutant::BytesMisplaced);
-            match lent {
+            match &mut lent {
                 None => region.write((base + part.start) as usize + usize::from(wrong), bytes),
                 Some(lent) => lent.write(run, part.start, bytes),
             }

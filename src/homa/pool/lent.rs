@@ -259,43 +259,31 @@ impl LentPool {
     }
 
     /// Copies `bytes` to where a message has its byte `at`.
-    pub fn write(&self, run: Key<Run>, at: u32, bytes: &[u8]) {
-        let mut done = 0;
-        self.each_stretch(run, at, bytes.len(), |region, offset, len| {
-            region.write(offset, &bytes[done..done + len]);
-            done += len;
-        });
+    pub fn write(&mut self, run: Key<Run>, at: u32, bytes: &[u8]) {
+        let (Some(region), Some((run, parts))) = (&mut self.region, self.runs.get(run)) else {
+            return;
+        };
+        debug_assert!(
+            at as usize + bytes.len() <= run.len as usize,
+            "past the end"
+        );
+        let mut rest = bytes;
+        for (offset, len) in stretches(parts, at, bytes.len()) {
+            let (here, behind) = rest.split_at(len);
+            region.write(offset, here);
+            rest = behind;
+        }
     }
 
     /// Copies a message's bytes from `at` on to `out`.
     pub fn read(&self, run: Key<Run>, at: u32, out: &mut [u8]) {
-        let mut done = 0;
-        self.each_stretch(run, at, out.len(), |region, offset, len| {
-            region.read(offset, &mut out[done..done + len]);
-            done += len;
-        });
-    }
-
-    /// Shows where the `len` bytes from `at` on lie, page by page.
-    fn each_stretch(
-        &self,
-        run: Key<Run>,
-        at: u32,
-        len: usize,
-        mut show: impl FnMut(&Region, usize, usize),
-    ) {
-        let (Some(region), Some((run, parts))) = (&self.region, self.runs.get(run)) else {
+        let (Some(region), Some((_, parts))) = (&self.region, self.runs.get(run)) else {
             return;
         };
-        debug_assert!(at as usize + len <= run.len as usize, "past the end: {at}");
-        let (mut at, mut left) = (at, len);
-        while left > 0 {
-            let within = at % BPAGE_LEN;
-            let stretch = left.min((BPAGE_LEN - within) as usize);
-            let part = parts[(at / BPAGE_LEN) as usize];
-            show(region, (part + within) as usize, stretch);
-            at += stretch as u32;
-            left -= stretch;
+        let mut done = 0;
+        for (offset, len) in stretches(parts, at, out.len()) {
+            region.read(offset, &mut out[done..done + len]);
+            done += len;
         }
     }
 
@@ -446,6 +434,21 @@ impl LentPool {
             "bytes that requests hold"
         );
     }
+}
+
+/// Where the `len` bytes from `at` on of a message lie, page by page: offset and length.
+fn stretches(parts: &Parts, at: u32, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (mut at, mut left) = (at, len);
+    std::iter::from_fn(move || {
+        let within = at % BPAGE_LEN;
+        let stretch = left.min((BPAGE_LEN - within) as usize);
+        let part = *parts
+            .get((at / BPAGE_LEN) as usize)
+            .filter(|_| stretch > 0)?;
+        at += stretch as u32;
+        left -= stretch;
+        Some(((part + within) as usize, stretch))
+    })
 }
 
 /// What a message of `len` bytes counts for against its share.

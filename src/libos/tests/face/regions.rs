@@ -161,3 +161,30 @@ fn a_hoarder_of_its_own_region_starves_nobody_else() {
     let sga = world.server_pop(to);
     assert!(bytes_of(&mut world.server, &sga) == pattern(100_000));
 }
+
+/// As above, with both ends in one process, whose packets to itself never touch a NIC.
+#[test]
+fn exhaustion_stalls_a_sender_in_the_same_process() {
+    let mut world = World::new();
+    let os = &mut world.client;
+    let (client, server) = (homa(os, 64 << 16), homa(os, SMALLEST));
+    let here = Addr::new(ip(1), 60);
+    os.homa_bind(server, here, V4).unwrap();
+    let fill = |out: &mut [u8]| out.fill(7);
+    for _ in 0..3 {
+        os.homa_send(client, (here, V4), 1_000_000, fill, 0).unwrap();
+    }
+    let mut request = world.client_receive(server, &ANY_REQUEST);
+    world.live(Duration::millis(300));
+    let calls = rpcs(&mut world.client, client);
+    assert!(calls.iter().all(|rpc| rpc.error == 0), "{calls:?}");
+    for n in 0..3 {
+        consume(&mut world.client, server, &request);
+        reply(&mut world.client, server, &request, b"ok").unwrap();
+        let response = world.client_receive(client, &ANY_RESPONSE);
+        consume(&mut world.client, client, &response);
+        if n < 2 {
+            request = world.client_receive(server, &ANY_REQUEST);
+        }
+    }
+}
