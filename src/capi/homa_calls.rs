@@ -291,11 +291,11 @@ impl Message<'_> {
 ///
 /// Returns the message's length, or -1. If a call of ours failed, its errno, with its id, cookie
 /// and peer: ENOTCONN, EHOSTUNREACH, EPROTONOSUPPORT, ETIMEDOUT, ENOMEM it waited too long for
-/// pages, or that of homa_abort(). Else id and offsets stay, and the cookie is 0: EBADF, ENOTSUP
-/// no Homa socket, EINVAL a NULL pointer, unknown flags, `_pad`, neither id nor flags, no such
-/// call, or an offset that the application does not have, in which case nothing was taken back;
-/// ENOMEM there is no region, EAGAIN nothing came in time, EINTR by demi_wake(), ESHUTDOWN, or
-/// ENOSYS.
+/// pages, or that of homa_abort(). Else no message came, and id and cookie are 0: EINVAL no such
+/// call, ENOMEM there is no region, EAGAIN nothing came in time, EINTR by demi_wake(). Or else
+/// nothing was taken back, and `args` is as it was: EBADF, ENOTSUP no Homa socket, EINVAL a NULL
+/// pointer, unknown flags, `_pad`, neither id nor flags, or an offset that the application does
+/// not have; ESHUTDOWN, or ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_recvmsg(
     sockfd: c_int,
@@ -319,14 +319,15 @@ pub unsafe extern "C" fn homa_recvmsg(
         }
         let qd = queue(sockfd)?;
         libos.homa_give_back(qd, &given.bpage_offsets[..count])?;
-        (given.num_bpages, given.completion_cookie) = (0, 0);
-        out.write(given);
         let wanted = Wanted {
             id: given.id,
             requests: given.flags & HOMA_RECVMSG_REQUEST != 0,
             responses: given.flags & HOMA_RECVMSG_RESPONSE != 0,
             waits: given.flags & HOMA_RECVMSG_NONBLOCKING == 0,
         };
+        // Should the rest fail: no RPC came, and the pages were taken all the same.
+        (given.id, given.num_bpages, given.completion_cookie) = (0, 0, 0);
+        out.write(given);
         let Received {
             id,
             cookie,

@@ -131,6 +131,8 @@ impl Endpoint {
             let waiter = waiter(key, message);
             self.stats.page_wait_bytes += (kept.len() + payload.len()) as u64;
             self.start_waiting(now, (key, socket), waiter);
+            // The first packet's bytes have gone, which may be the room that another waits for.
+            self.serve_waiters_of(now, socket);
             return Verdict::Dropped;
         };
         message.place = Place::Run(run);

@@ -192,11 +192,8 @@ impl Endpoint {
         };
         let range = data.offset..data.offset + payload.len() as u32;
         let was_next = range.start == message.end();
-        let base = match &lent {
-            None => self.pool.place(run).map(|(base, _)| base),
-            Some(_) => Some(0),
-        };
-        let Some(base) = base else {
+        let shared = || self.pool.place(run).map(|(base, _)| base);
+        let Some(base) = lent.as_ref().map_or_else(shared, |_| Some(0)) else {
             return Verdict::Dropped;
         };
         let (before, region) = (message.received, &mut self.region);

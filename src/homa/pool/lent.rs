@@ -361,14 +361,10 @@ impl LentPool {
     /// The next waiting RPC whose message now fits, with its run: one that waited too long, or the
     /// smallest.
     pub fn poll_waiter(&mut self, now: Instant) -> Option<(Waiter, Key<Run>)> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        if self.reserved.is_none() {
-            let oldest = self.waiting.oldest(&self.shares, charge);
-            self.reserved = oldest.filter(|waiter| now.since(waiter.birth) >= PATIENCE);
-        }
-        if let Some(waiter) = self.reserved.take() {
+        // Anew each time: its share may have been used up since by what needed no page.
+        self.reserved = None;
+        let oldest = self.waiting.oldest(&self.shares, charge);
+        if let Some(waiter) = oldest.filter(|waiter| now.since(waiter.birth) >= PATIENCE) {
             if let Some(run) = self.alloc(waiter.len, waiter.share) {
                 return Some(self.stop_waiting_with(waiter, run));
             }

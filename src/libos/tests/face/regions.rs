@@ -172,7 +172,8 @@ fn exhaustion_stalls_a_sender_in_the_same_process() {
     os.homa_bind(server, here, V4).unwrap();
     let fill = |out: &mut [u8]| out.fill(7);
     for _ in 0..3 {
-        os.homa_send(client, (here, V4), 1_000_000, fill, 0).unwrap();
+        os.homa_send(client, (here, V4), 1_000_000, fill, 0)
+            .unwrap();
     }
     let mut request = world.client_receive(server, &ANY_REQUEST);
     world.live(Duration::millis(300));
