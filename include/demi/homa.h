@@ -480,11 +480,11 @@ ssize_t homa_replyv(int sockfd,
  *
  * Returns the message's length, or -1. If a call of ours failed, its errno, with its id, cookie
  * and peer: ENOTCONN, EHOSTUNREACH, EPROTONOSUPPORT, ETIMEDOUT, ENOMEM it waited too long for
- * pages, or that of homa_abort(). Else id and offsets stay, and the cookie is 0: EBADF, ENOTSUP
- * no Homa socket, EINVAL a NULL pointer, unknown flags, `_pad`, neither id nor flags, no such
- * call, or an offset that the application does not have, in which case nothing was taken back;
- * ENOMEM there is no region, EAGAIN nothing came in time, EINTR by demi_wake(), ESHUTDOWN, or
- * ENOSYS.
+ * pages, or that of homa_abort(). Else no message came, and id and cookie are 0: EINVAL no such
+ * call, ENOMEM there is no region, EAGAIN nothing came in time, EINTR by demi_wake(). Or else
+ * nothing was taken back, and `args` is as it was: EBADF, ENOTSUP no Homa socket, EINVAL a NULL
+ * pointer, unknown flags, `_pad`, neither id nor flags, or an offset that the application does
+ * not have; ESHUTDOWN, or ENOSYS.
  */
 ssize_t homa_recvmsg(int sockfd,
                      struct homa_recvmsg_args *args,
