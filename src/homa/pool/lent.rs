@@ -145,7 +145,7 @@ impl LentPool {
     }
 
     /// Bytes of the region that are used, whole pages.
-    pub fn len(&self) -> usize {
+    pub fn used_bytes(&self) -> usize {
         self.users.len() * BPAGE_LEN as usize
     }
 

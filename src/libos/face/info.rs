@@ -89,7 +89,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         Ok(HomaInfo {
             port: homa.port(socket).unwrap_or(0),
             family,
-            region_bytes: lent.map_or(0, |lent| lent.len()),
+            region_bytes: lent.map_or(0, |lent| lent.used_bytes()),
             free_bytes: lent.map_or(0, |lent| lent.free_bytes()),
             rpcs,
             last_error,

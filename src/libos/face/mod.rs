@@ -66,7 +66,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     pub fn homa_region(&mut self, qd: QDesc) -> Result<Option<(NonNull<u8>, usize)>, Error> {
         let socket = self.desk.open_socket(qd)?;
         let lent = self.poller.homa().lent(socket);
-        Ok(lent.and_then(|lent| Some((lent.region()?.address(0), lent.len()))))
+        Ok(lent.and_then(|lent| Some((lent.region()?.address(0), lent.used_bytes()))))
     }
 
     /// Sets whether a socket takes requests.

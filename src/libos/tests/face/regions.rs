@@ -121,6 +121,33 @@ fn exhaustion_stalls_senders_until_pages_come_back() {
     }
 }
 
+/// What gets lost is asked for again, and lies where it belongs, whatever pages those are.
+#[test]
+fn lost_packets_are_repaired_in_pages_that_are_anywhere() {
+    let mut world = World::new();
+    let (client, server) = pair(&mut world);
+    let mut rng = crate::rng::Rng::new(11);
+    let mut kept = VecDeque::new();
+    for n in 0..60_u64 {
+        let bytes = pattern(1 + (rng.next_u64() % 200_000) as usize);
+        world.losing.set((rng.next_u64() % 4) as u32);
+        let id = send(&mut world.client, client, &bytes, n).unwrap();
+        let request = world.server_receive(server);
+        // Kept for a while, so that the next one's pages are not the first ones again.
+        reply(&mut world.server, server, &request, &bytes).unwrap();
+        kept.push_back((request, bytes.clone()));
+        world.losing.set((rng.next_u64() % 4) as u32);
+        let response = world.client_receive(client, &by_id(id));
+        assert!(consume(&mut world.client, client, &response) == bytes);
+        if kept.len() > 3 {
+            let place = rng.next_u64() as usize % kept.len();
+            let (request, bytes) = kept.remove(place).unwrap();
+            assert!(consume(&mut world.server, server, &request) == bytes);
+        }
+    }
+    assert!(world.client.poller.homa().stats().retransmits_out > 20);
+}
+
 /// What close and shutdown leave behind is the application's: not a byte is written there.
 #[test]
 fn a_region_is_not_touched_after_close() {
