@@ -34,6 +34,9 @@ impl Desk {
         is_ours: bool,
     ) -> Result<(), Error> {
         let queue = self.queues.get(qd)?;
+        if let Kind::Face(_) = queue.kind {
+            return Err(Error::NotSupported); // `homa_bind` knows its rules.
+        }
         let (socket, is_bound) = (queue.socket, queue.bound.is_some());
         if is_bound || !is_ours {
             // A port in use is told first, whatever else is wrong.
@@ -155,6 +158,7 @@ impl Desk {
         let can_receive = match queue.kind {
             Kind::Datagram(_) => queue.socket.is_some(),
             Kind::Native(_) => queue.bound.is_some(),
+            Kind::Face(_) => return Err(Error::NotSupported),
         };
         if !can_receive {
             return Err(Error::NoDestination);
@@ -194,6 +198,11 @@ impl Desk {
             homa.set_server(socket, false);
             homa.send_saved_acks(socket);
         }
+        if let Kind::Face(mailbox) = &queue.kind {
+            for rpc in mailbox.pending() {
+                homa.forget(self.now, rpc);
+            }
+        }
         if let Kind::Datagram(datagram) = &mut queue.kind {
             while let Some(rpc) = datagram.pairing.poll_open() {
                 if homa.send_empty_response(self.now, rpc).is_ok() {
@@ -222,7 +231,7 @@ impl Desk {
         };
         let holds_back = match &queue.kind {
             Kind::Datagram(datagram) => !datagram.held.is_empty(),
-            Kind::Native(_) => false,
+            Kind::Native(_) | Kind::Face(_) => false,
         };
         !holds_back && queue.socket.is_none_or(|socket| homa.is_settled(socket))
     }

@@ -78,7 +78,7 @@ impl Endpoint {
             self.unpark_more(now);
         }
         if self.waiters_left {
-            self.serve_waiters(now);
+            self.serve_all_waiters(now);
         }
     }
 
