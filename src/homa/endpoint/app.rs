@@ -231,6 +231,17 @@ impl Endpoint {
         self.events.push_back(event);
     }
 
+    /// Where a message's bytes lie: offset in the region, length. `None` if they are gone.
+    pub fn place(&self, run: RunKey) -> Option<(u32, u32)> {
+        self.pool.place(run)
+    }
+
+    /// Whether messages wait for receive pages, or requests for RPCs: who holds some that it could
+    /// do without should give them back.
+    pub fn is_short_of_room(&self) -> bool {
+        self.pool.has_waiters() || !self.may_serve()
+    }
+
     /// One more holder of a message's bytes. False if they are gone.
     pub fn retain(&mut self, run: RunKey) -> bool {
         self.pool.retain(run)
