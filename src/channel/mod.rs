@@ -35,7 +35,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::addr::Addr;
 use crate::error::Error;
-use crate::homa::{Endpoint, Payload, RpcKey};
+use crate::homa::{Endpoint, Payload, RpcKey, SocketKey};
 use crate::keyed::Keyed;
 use crate::mem::Buffers;
 use crate::rng::Rng;
@@ -135,6 +135,11 @@ impl Channels {
 
     pub fn peer(&self, channel: ChannelKey) -> Option<Addr> {
         Some(self.channels.get(channel)?.name.peer)
+    }
+
+    /// The port it is on.
+    pub fn socket(&self, channel: ChannelKey) -> Option<SocketKey> {
+        Some(self.channels.get(channel)?.name.socket)
     }
 
     pub fn stats(&self) -> &Stats {
