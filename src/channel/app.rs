@@ -114,6 +114,12 @@ impl Channels {
         Ok(key)
     }
 
+    /// Whether messages may be pushed and popped.
+    pub fn is_open(&self, key: ChannelKey) -> bool {
+        let channel = self.channels.get(key);
+        channel.is_some_and(|channel| !matches!(channel.state, State::Opening(_)))
+    }
+
     /// Sends a message: [`Event::Pushed`] once its bytes are the user's again, in order. They are
     /// copied when they are sent.
     pub fn push(

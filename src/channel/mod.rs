@@ -255,7 +255,7 @@ impl Channels {
         let Some(mut channel) = self.channels.remove(key) else {
             return;
         };
-        channel.receiver.end(now, homa);
+        channel.receiver.discard(now, homa);
         let opening = match channel.state {
             State::Opening(opening) => opening.flight,
             State::Open | State::Dead(_) => None,

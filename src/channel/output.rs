@@ -85,39 +85,34 @@ impl Channels {
         let Some(push) = channel.sender.take_push() else {
             return false;
         };
-        // So many of the first bytes go in a message of their own.
+        // So many of the first bytes go ahead, in a message of their own.
         let head_len = push.len.saturating_sub(WHOLE_MAX);
-        let kind = if head_len == 0 {
-            Kind::Data
-        } else {
-            Kind::Body
+        let (head, rest) = match head_len {
+            0 => (None, channel.header(Kind::Data, sequence)),
+            _ => (
+                Some(channel.header(Kind::Head, sequence)),
+                channel.header(Kind::Body, sequence + 1),
+            ),
         };
-        let main_header = channel.header(kind, sequence);
-        let head_header = channel.header(Kind::Head, sequence + 1);
         let buffers = &self.buffers;
         let frame = |header: Header, start, len| {
             let mut buf = buffers.alloc(HEADER_LEN + len as usize)?;
-            let (front, rest) = buf.make_mut()?.split_at_mut(HEADER_LEN);
+            let (front, bytes) = buf.make_mut()?.split_at_mut(HEADER_LEN);
             front.copy_from_slice(&header.emit());
-            copy(homa, &push, start, rest);
+            copy(homa, &push, start, bytes);
             Some(buf)
         };
-        let main = frame(main_header, head_len, push.len - head_len);
-        let head = match head_len {
-            0 => Some(None),
-            _ => frame(head_header, 0, head_len).map(Some),
-        };
-        let (Some(main), Some(head)) = (main, head) else {
+        let head = head.map(|header| frame(header, 0, head_len));
+        let rest_len = push.len - head_len;
+        let (Some(rest), None | Some(Some(_))) = (frame(rest, head_len, rest_len), &head) else {
             channel.sender.put_back(push);
             channel.sender.on_short(lived);
             return false;
         };
-        channel
-            .sender
-            .add(lived, main, push.len - head_len, Some(push.tag));
-        if let Some(head) = head {
+        if let Some(head) = head.flatten() {
             channel.sender.add(lived, head, head_len, None);
         }
+        channel.sender.add(lived, rest, rest_len, Some(push.tag));
         release(now, homa, &push);
         true
     }

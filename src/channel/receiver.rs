@@ -22,8 +22,8 @@ pub struct Receiver {
     /// What came early, by sequence.
     early: BTreeMap<u64, Arrival>,
     early_bytes: u64,
-    /// A long message whose first bytes are still to come.
-    body: Option<Unread>,
+    /// The first bytes of a long message, whose others are still to come.
+    head: Option<Head>,
     /// Bytes that came in order, since the channel began.
     arrived_bytes: u64,
     /// The peer sends no more.
@@ -62,6 +62,12 @@ pub enum Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation;
 
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    bytes: [u8; HEADER_LEN],
+    len: u32,
+}
+
 #[derive(Debug)]
 struct Unread {
     run: RunKey,
@@ -87,9 +93,7 @@ impl Receiver {
         let ahead = sequence - self.popped.sequence;
         let waiting = self.arrived_bytes - self.popped.bytes + self.early_bytes;
         // A longer message travels alone, but for its head.
-        let has_room = waiting + u64::from(len) <= CREDIT_BYTES
-            || waiting <= HEADER_LEN as u64
-            || kind == Kind::Head;
+        let has_room = waiting + u64::from(len) <= CREDIT_BYTES || waiting <= HEADER_LEN as u64;
         if self.is_over || ahead >= CREDIT_MESSAGES + FREE_MAX || !has_room {
             return Admission::OverCredit;
         }
@@ -108,42 +112,36 @@ impl Receiver {
     ) -> Result<(), Violation> {
         self.next += 1;
         self.arrived_bytes += u64::from(arrival.len);
-        let unread = Unread {
+        let mut unread = Unread {
             run: arrival.run,
             offset: arrival.offset,
             len: arrival.len,
             end: self.next,
         };
-        match (arrival.kind, self.body.take()) {
-            (_, body) if self.is_over => return self.refuse(now, homa, &unread, body),
-            (Kind::Data, None) => self.unread.push_back(unread),
-            (Kind::Body, None) => self.body = Some(unread),
-            (Kind::Head, Some(mut body)) => {
-                join(homa, &mut body, &unread);
-                homa.release(now, unread.run);
-                self.unread.push_back(body);
+        match (arrival.kind, self.head.take()) {
+            (_, _) if self.is_over => {}
+            (Kind::Data, None) => {
+                self.unread.push_back(unread);
+                return Ok(());
+            }
+            (Kind::Head, None) => {
+                self.head = Some(Head::read(homa, &arrival));
+                homa.release(now, arrival.run);
+                return Ok(());
+            }
+            (Kind::Body, Some(head)) => {
+                head.write_before(homa, &mut unread);
+                self.unread.push_back(unread);
+                return Ok(());
             }
             (Kind::Fin, None) => {
-                homa.release(now, unread.run);
+                homa.release(now, arrival.run);
                 self.is_over = true;
+                return Ok(());
             }
-            (_, body) => return self.refuse(now, homa, &unread, body),
+            (_, _) => {}
         }
-        Ok(())
-    }
-
-    /// Lets go of what makes no sense after what came before.
-    fn refuse(
-        &self,
-        now: Instant,
-        homa: &mut Endpoint,
-        unread: &Unread,
-        body: Option<Unread>,
-    ) -> Result<(), Violation> {
-        homa.release(now, unread.run);
-        if let Some(body) = body {
-            homa.release(now, body.run);
-        }
+        homa.release(now, arrival.run);
         Err(Violation)
     }
 
@@ -203,14 +201,6 @@ impl Receiver {
         }
     }
 
-    /// As [`Self::discard`], with what is not whole yet.
-    pub fn end(&mut self, now: Instant, homa: &mut Endpoint) {
-        self.discard(now, homa);
-        if let Some(body) = self.body.take() {
-            homa.release(now, body.run);
-        }
-    }
-
     /// The peer closed its side; there may still be something to pop.
     pub fn is_over(&self) -> bool {
         self.is_over
@@ -234,13 +224,22 @@ impl Receiver {
     }
 }
 
-/// Puts the first bytes of a message before the others, where the header was.
-fn join(homa: &Endpoint, body: &mut Unread, head: &Unread) {
-    let mut bytes = [0; HEADER_LEN];
-    let bytes = &mut bytes[..head.len as usize];
-    homa.region().read(head.offset as usize, bytes);
-    body.offset -= head.len;
-    body.len += head.len;
-    body.end = head.end;
-    homa.region().write(body.offset as usize, bytes);
+impl Head {
+    fn read(homa: &Endpoint, arrival: &Arrival) -> Self {
+        let mut bytes = [0; HEADER_LEN];
+        let part = &mut bytes[..arrival.len as usize];
+        homa.region().read(arrival.offset as usize, part);
+        Self {
+            bytes,
+            len: arrival.len,
+        }
+    }
+
+    /// Puts it before the others, where their header was.
+    fn write_before(&self, homa: &Endpoint, body: &mut Unread) {
+        body.offset -= self.len;
+        body.len += self.len;
+        let bytes = &self.bytes[..self.len as usize];
+        homa.region().write(body.offset as usize, bytes);
+    }
 }

@@ -154,13 +154,13 @@ impl Sender {
     /// The oldest message that is to be sent, first or again: its sequence, its bytes, and whether
     /// somebody waits for their being sent.
     pub fn next_lost(&self, lived: Instant) -> Option<(u64, Buf, bool)> {
-        if !self.may_fly(lived) {
+        let mut sent = self.sent.iter();
+        let at = sent.position(|sent| sent.state == SentState::Lost)?;
+        // The oldest goes in any case: the peer may keep the others until it has that.
+        if self.is_paused(lived) || (at > 0 && self.flying >= self.flying_max) {
             return None;
         }
-        let lost = self
-            .sent
-            .iter()
-            .find(|sent| sent.state == SentState::Lost)?;
+        let lost = self.sent.get(at)?;
         Some((lost.sequence, lost.buf.clone(), lost.tag.is_some()))
     }
 
@@ -271,7 +271,11 @@ impl Sender {
     }
 
     fn may_fly(&self, lived: Instant) -> bool {
-        self.flying < self.flying_max && self.retry_at.is_none_or(|at| at <= lived)
+        self.flying < self.flying_max && !self.is_paused(lived)
+    }
+
+    fn is_paused(&self, lived: Instant) -> bool {
+        self.retry_at.is_some_and(|at| at > lived)
     }
 
     fn has_lost(&self) -> bool {

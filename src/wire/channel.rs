@@ -49,11 +49,12 @@ pub enum Kind {
     Open = 1,
     /// A message's bytes follow.
     Data,
-    /// All bytes but the first follow, which come in the next one: header and bytes together would
-    /// be longer than Homa's longest message.
-    Body,
-    /// The first bytes of the message before follow.
+    /// The first bytes of the next message follow, as header and bytes together would be longer
+    /// than Homa's longest message. They come first, since a receiver short of pages may have none
+    /// for them once it has the others.
     Head,
+    /// The other bytes follow.
+    Body,
     /// Nothing comes after this.
     Fin,
     /// Tells the credit, or asks for a sign of life.
@@ -89,8 +90,8 @@ impl Kind {
     const ALL: [Self; 10] = [
         Self::Open,
         Self::Data,
-        Self::Body,
         Self::Head,
+        Self::Body,
         Self::Fin,
         Self::Note,
         Self::Reset,
