@@ -4,6 +4,7 @@ mod buffers;
 mod datagrams;
 mod natives;
 mod sockets;
+mod streams;
 mod waits;
 
 use std::cell::{Cell, RefCell};

@@ -72,15 +72,15 @@ impl World {
 
     /// Closes what is left, so that the end of the world has nothing to linger for.
     fn hang_up(&mut self, pair: &Pair) {
-        for (os, qd) in [
-            (&mut self.client, pair.near),
-            (&mut self.server, pair.far),
-            (&mut self.server, pair.listener),
-        ] {
-            os.set_linger(qd, Some(Duration::ZERO)).unwrap();
-            os.close(qd).unwrap();
-        }
+        hang_up(&mut self.client, pair.near);
+        hang_up(&mut self.server, pair.far);
+        hang_up(&mut self.server, pair.listener);
     }
+}
+
+fn hang_up(os: &mut Os, qd: QDesc) {
+    os.set_linger(qd, Some(Duration::ZERO)).unwrap();
+    os.close(qd).unwrap();
 }
 
 /// A push whose buffer is freed at once, as echo programs do.
@@ -112,14 +112,25 @@ fn a_connection_carries_messages_both_ways_and_ends() {
     assert_eq!(world.server_read(pair.far), b"ping");
     world.server_write(pair.far, &pattern(100_000));
     assert_eq!(world.client_read(pair.near), pattern(100_000));
-    world.client.set_linger(pair.near, Some(Duration::secs(1))).unwrap();
+    world
+        .client
+        .set_linger(pair.near, Some(Duration::secs(1)))
+        .unwrap();
     // The server's loop must turn for the client's close to be confirmed.
-    world.client.desk.begin_close(world.client.poller.homa(), pair.near).unwrap();
+    world
+        .client
+        .desk
+        .begin_close(world.client.poller.homa(), pair.near)
+        .unwrap();
     assert_eq!(world.server_read(pair.far), b"");
     assert_eq!(world.server_read(pair.far), b"");
     let before = world.clock.0.get();
     world.server.close(pair.far).unwrap();
-    assert_eq!(world.clock.0.get(), before, "its peer has closed: nothing to wait for");
+    assert_eq!(
+        world.clock.0.get(),
+        before,
+        "its peer has closed: nothing to wait for"
+    );
     world.live(Duration::micros(100));
     let before = world.clock.0.get();
     world.client.close(pair.near).unwrap();
@@ -188,7 +199,10 @@ fn a_popped_part_can_be_pushed_on_by_copy_and_by_reference() {
         ..second.view()
     };
     let back = world.server.push(pair.far, &part).unwrap();
-    let beside = world.server.pushto(far, &part, Addr::new(ip(1), 70)).unwrap();
+    let beside = world
+        .server
+        .pushto(far, &part, Addr::new(ip(1), 70))
+        .unwrap();
     for sga in [first, second] {
         world.server.sgafree(sga.handle.into()).unwrap();
     }
@@ -215,7 +229,10 @@ fn pushes_wait_while_the_peer_pops_nothing() {
     world.live(Duration::millis(20));
     let done = |world: &mut World| {
         let os = &mut world.client;
-        pushes.iter().filter(|&&qt| os.desk.tokens.pending(qt).is_none()).count()
+        pushes
+            .iter()
+            .filter(|&&qt| os.desk.tokens.pending(qt).is_none())
+            .count()
     };
     assert_eq!(done(&mut world), 32);
     for n in 0..16 {
@@ -229,8 +246,14 @@ fn pushes_wait_while_the_peer_pops_nothing() {
     for &qt in &pushes {
         assert_eq!(world.client_done(qt), OperationResult::Push);
     }
-    let (client, server) = (world.client.desk.channels.stats(), world.server.desk.channels.stats());
-    assert_eq!((client.messages_out, client.retries, server.over_credit), (100, 0, 0));
+    let (client, server) = (
+        world.client.desk.channels.stats(),
+        world.server.desk.channels.stats(),
+    );
+    assert_eq!(
+        (client.messages_out, client.retries, server.over_credit),
+        (100, 0, 0)
+    );
     world.hang_up(&pair);
 }
 
@@ -246,7 +269,12 @@ fn pushed_bytes_are_the_applications_again() {
         let qt = world.client.push(pair.near, &sga.view()).unwrap();
         world.losing.set(1);
         assert_eq!(world.client_done(qt), OperationResult::Push);
-        world.client.desk.sgas.fill(sga.handle.into(), &vec![0xee; len]).unwrap();
+        world
+            .client
+            .desk
+            .sgas
+            .fill(sga.handle.into(), &vec![0xee; len])
+            .unwrap();
         assert!(world.server_read(pair.far) == bytes);
         world.client.sgafree(sga.handle.into()).unwrap();
         sga = world.client.sga_of(b"x").unwrap();
@@ -279,19 +307,37 @@ fn each_call_refuses_what_makes_no_sense() {
         assert_eq!(os.pop(qd, None), Err(Error::NotConnected));
         assert_eq!(os.getpeername(qd), Err(Error::NotConnected));
     }
-    assert_eq!(os.pushto(pair.far, &sga.view(), to), Err(Error::NotSupported));
-    assert_eq!(os.bind(fresh, Addr::new(ip(2), 0)), Err(Error::NotSupported));
-    assert_eq!(os.bind(fresh, Addr::new(Ip::UNSPECIFIED_V4, 5)), Err(Error::NotSupported));
+    assert_eq!(
+        os.pushto(pair.far, &sga.view(), to),
+        Err(Error::NotSupported)
+    );
+    assert_eq!(
+        os.bind(fresh, Addr::new(ip(2), 0)),
+        Err(Error::NotSupported)
+    );
+    assert_eq!(
+        os.bind(fresh, Addr::new(Ip::UNSPECIFIED_V4, 5)),
+        Err(Error::NotSupported)
+    );
     assert_eq!(os.bind(fresh, server_addr()), Err(Error::AddressInUse));
-    assert_eq!(os.bind(fresh, Addr::new(ip(9), 5)), Err(Error::AddressNotAvailable));
+    assert_eq!(
+        os.bind(fresh, Addr::new(ip(9), 5)),
+        Err(Error::AddressNotAvailable)
+    );
     os.bind(fresh, Addr::new(ip(2), 5)).unwrap();
     assert_eq!(os.bind(fresh, Addr::new(ip(2), 6)), Err(Error::Invalid));
-    assert_eq!(os.bind(dgram, Addr::new(ip(2), 5)), Err(Error::AddressInUse));
+    assert_eq!(
+        os.bind(dgram, Addr::new(ip(2), 5)),
+        Err(Error::AddressInUse)
+    );
     let connecting = os.connect(fresh, to).unwrap();
     assert_eq!(os.connect(fresh, to), Err(Error::Connecting));
     assert_eq!(os.push(fresh, &sga.view()), Err(Error::NotConnected));
     os.close(fresh).unwrap();
-    assert_eq!(at_once(os, connecting), Ok(OperationResult::Failed(Error::Canceled)));
+    assert_eq!(
+        at_once(os, connecting),
+        Ok(OperationResult::Failed(Error::Canceled))
+    );
     world.hang_up(&pair);
 }
 
@@ -300,7 +346,10 @@ fn a_refused_connect_may_be_tried_again() {
     let mut world = World::new();
     let near = stream(&mut world.client);
     let refused = OperationResult::Failed(Error::ConnectionRefused);
-    let nowhere = world.client.connect(near, Addr::new(Ip::UNSPECIFIED_V4, 0)).unwrap();
+    let nowhere = world
+        .client
+        .connect(near, Addr::new(Ip::UNSPECIFIED_V4, 0))
+        .unwrap();
     assert_eq!(world.client_done(nowhere), refused);
     let closed = world.client.connect(near, server_addr()).unwrap();
     assert_eq!(world.client_done(closed), refused);
@@ -310,7 +359,11 @@ fn a_refused_connect_may_be_tried_again() {
     assert_eq!(world.client_done(not_yet), refused);
     world.server.listen(bound, 1).unwrap();
     let far = world.join(near, bound);
-    world.hang_up(&Pair { near, far, listener: bound });
+    world.hang_up(&Pair {
+        near,
+        far,
+        listener: bound,
+    });
 }
 
 #[test]
@@ -324,11 +377,17 @@ fn connect_waits_while_the_backlog_is_full() {
         .collect();
     world.live(Duration::millis(300));
     let pending = |world: &World, n: usize| world.client.desk.tokens.pending(connects[n]).is_some();
-    assert_eq!([0, 1, 2, 3].map(|n| pending(&world, n)), [false, false, true, true]);
+    assert_eq!(
+        [0, 1, 2, 3].map(|n| pending(&world, n)),
+        [false, false, true, true]
+    );
     for _ in 0..4 {
         let accept = world.server.accept(listener).unwrap();
         let accepted = world.server_done(accept);
-        assert!(matches!(accepted, OperationResult::Accept { .. }), "{accepted:?}");
+        assert!(
+            matches!(accepted, OperationResult::Accept { .. }),
+            "{accepted:?}"
+        );
     }
     for qt in connects {
         assert_eq!(world.client_done(qt), OperationResult::Connect);
@@ -350,12 +409,21 @@ fn a_listener_closes_before_its_connections() {
     assert_eq!(world.client_done(pop), reset);
     let late = stream(&mut world.client);
     let connect = world.client.connect(late, server_addr()).unwrap();
-    assert_eq!(world.client_done(connect), OperationResult::Failed(Error::ConnectionRefused));
+    assert_eq!(
+        world.client_done(connect),
+        OperationResult::Failed(Error::ConnectionRefused)
+    );
     world.client_write(pair.near, b"still here");
     assert_eq!(world.server_read(pair.far), b"still here");
     let again = stream(&mut world.server);
-    assert_eq!(world.server.bind(again, server_addr()), Err(Error::AddressInUse));
-    world.server.set_linger(pair.far, Some(Duration::ZERO)).unwrap();
+    assert_eq!(
+        world.server.bind(again, server_addr()),
+        Err(Error::AddressInUse)
+    );
+    world
+        .server
+        .set_linger(pair.far, Some(Duration::ZERO))
+        .unwrap();
     world.server.close(pair.far).unwrap();
     world.server.bind(again, server_addr()).unwrap();
 }
@@ -369,8 +437,14 @@ fn close_cancels_what_waits_and_nothing_else() {
     let canceled = Ok(OperationResult::Failed(Error::Canceled));
     world.server.close(pair.listener).unwrap();
     assert_eq!(at_once(&mut world.server, accept), canceled);
-    assert_eq!(world.server.wait(pops[0], Some(Duration::ZERO)), Err(Error::WaitTimedOut));
-    world.server.set_linger(pair.far, Some(Duration::ZERO)).unwrap();
+    assert_eq!(
+        world.server.wait(pops[0], Some(Duration::ZERO)),
+        Err(Error::WaitTimedOut)
+    );
+    world
+        .server
+        .set_linger(pair.far, Some(Duration::ZERO))
+        .unwrap();
     world.server.close(pair.far).unwrap();
     for pop in pops {
         assert_eq!(at_once(&mut world.server, pop), canceled);
@@ -385,8 +459,14 @@ fn operations_on_a_dead_connection_fail_with_what_killed_it() {
     let pair = world.connect();
     world.server_write(pair.far, b"last words");
     world.live(Duration::millis(1));
-    world.server.set_linger(pair.far, Some(Duration::ZERO)).unwrap();
-    world.server.desk.end_close(world.server.poller.homa(), pair.far);
+    world
+        .server
+        .set_linger(pair.far, Some(Duration::ZERO))
+        .unwrap();
+    world
+        .server
+        .desk
+        .end_close(world.server.poller.homa(), pair.far);
     let push = write(&mut world.client, pair.near, b"anybody there?");
     assert_eq!(world.client_done(push), OperationResult::Push);
     world.live(Duration::millis(10));
@@ -406,7 +486,11 @@ fn close_waits_until_all_that_was_pushed_is_confirmed() {
     let mut world = World::new();
     let pair = world.connect();
     let push = write(&mut world.client, pair.near, &pattern(500_000));
-    world.client.desk.begin_close(world.client.poller.homa(), pair.near).unwrap();
+    world
+        .client
+        .desk
+        .begin_close(world.client.poller.homa(), pair.near)
+        .unwrap();
     world.live(Duration::millis(5));
     let World { client, .. } = &mut world;
     assert!(client.desk.is_settled(client.poller.homa(), pair.near));
@@ -425,7 +509,9 @@ fn streams_and_datagrams_share_the_ports_and_are_told_apart() {
     // A connect to a datagram socket is refused, whether somebody waits there or not.
     let near = stream(&mut world.client);
     for pops in 0..2 {
-        let waiting: Vec<_> = (0..pops).map(|_| world.server.pop(far, None).unwrap()).collect();
+        let waiting: Vec<_> = (0..pops)
+            .map(|_| world.server.pop(far, None).unwrap())
+            .collect();
         let connect = world.client.connect(near, to).unwrap();
         if pops == 0 {
             world.live(Duration::millis(1));
@@ -488,7 +574,11 @@ fn many_connections_are_apart() {
         assert_eq!(world.client_read(near), [n as u8, 7]);
     }
     for &(near, far) in pairs.iter().rev() {
-        world.client.desk.begin_close(world.client.poller.homa(), near).unwrap();
+        world
+            .client
+            .desk
+            .begin_close(world.client.poller.homa(), near)
+            .unwrap();
         assert_eq!(world.server_read(far), b"");
         world.server.close(far).unwrap();
         world.client.close(near).unwrap();
