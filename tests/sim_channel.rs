@@ -84,15 +84,7 @@ fn check(world: &mut World<Talker>, messages: u64) {
     let hosts = world.hosts.iter();
     for (number, host) in hosts.enumerate() {
         let app = &host.app;
-        assert_eq!(
-            app.failures(),
-            [],
-            "host {number} at {:?}: {:?} {:?} {:?}",
-            end,
-            app.talks,
-            app.channels.stats(),
-            host.poller.endpoint().stats()
-        );
+        assert_eq!(app.failures(), [], "host {number}");
         assert_eq!(app.refused, [], "host {number}");
         assert!(app.talks.values().all(|talk| talk.received == messages));
         assert!(app.channels.is_empty(), "host {number}: {:?}", app.channels);
@@ -219,17 +211,8 @@ fn slow_readers_hold_back_their_peers() {
     assert_eq!((stats.retries, stats.over_credit), (0, 0));
 }
 
-#[test]
-fn a_thousand_channels_at_once_fit_the_default_memory() {
-    let params = params(4, Sizes::Uniform(1, 100_000));
-    let mut world = world(17, PAGES, 4, 250, &params);
-    run(&mut world, Duration::secs(120));
-    check(&mut world, 4);
-    assert_eq!(world.hosts[0].app.channels.stats().opened, 1_000);
-}
-
-/// After 10 s of silence between two peers with nothing to say, 20 notes at most: one for every
-/// 5 s, and for each side.
+/// In 90 s each side asks 18 times at most, and at least every other time the answer to its own
+/// question comes too late to spare it the next.
 #[test]
 fn an_idle_channel_costs_a_sign_of_life_now_and_then() {
     let params = TalkerParams {

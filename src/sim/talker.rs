@@ -1,6 +1,6 @@
 //! Applications that talk over channels, both ways at once, and check every byte and its order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::addr::Addr;
 use crate::channel::{self, ChannelKey, Channels, Piece};
@@ -49,11 +49,16 @@ pub struct Talker {
     buffers: Buffers,
     port: Option<SocketKey>,
     has_begun: bool,
-    now: Instant,
     pub talks: BTreeMap<u64, Talk>,
     /// Connects that failed.
     pub refused: Vec<Error>,
     next_talk: u64,
+    /// Channels with which there is something to do.
+    ready: BTreeSet<u64>,
+    /// Those that wait until then before they pop again.
+    thinking: BTreeSet<(Instant, u64)>,
+    /// Those whose end the peer has not confirmed yet.
+    closing: BTreeSet<u64>,
 }
 
 /// One channel, and how far it is.
@@ -95,10 +100,12 @@ impl Talker {
             buffers,
             port: None,
             has_begun: false,
-            now: Instant(0),
             talks: BTreeMap::new(),
             refused: Vec::new(),
             next_talk: 0,
+            ready: BTreeSet::new(),
+            thinking: BTreeSet::new(),
+            closing: BTreeSet::new(),
         }
     }
 
@@ -185,13 +192,18 @@ impl Talker {
 
     /// Takes what the channels have to tell, and does what follows from it.
     fn go_on(&mut self, now: Instant, homa: &mut Endpoint) {
-        self.now = now;
+        self.ready.extend(&self.closing);
         loop {
             while let Some(event) = self.channels.poll_event() {
                 self.on_channel(now, homa, event);
             }
-            let ids: Vec<_> = self.talks.keys().copied().collect();
-            for id in ids {
+            while let Some(&(at, id)) = self.thinking.first()
+                && at <= now
+            {
+                self.thinking.pop_first();
+                self.ready.insert(id);
+            }
+            while let Some(id) = self.ready.pop_first() {
                 self.talk(now, homa, id);
             }
             if !self.channels.has_events() {
@@ -203,29 +215,35 @@ impl Talker {
     fn on_channel(&mut self, now: Instant, homa: &mut Endpoint, event: channel::Event) {
         use channel::Event;
         match event {
-            Event::Connected { .. } => {}
+            Event::Connected { tag } => {
+                self.ready.insert(tag / KINDS);
+            }
             Event::NotConnected { tag, error } => {
                 let talk = self.talks.remove(&(tag / KINDS)).expect("it was opened");
                 self.channels.leave(now, homa, talk.port.expect("a port"));
                 self.refused.push(error);
             }
             Event::Accepted { channel, peer, .. } => {
-                self.add(Some(channel), None, peer.port.into(), 1);
+                let id = self.add(Some(channel), None, peer.port.into(), 1);
+                self.ready.insert(id);
                 self.accept();
             }
             Event::Pushed { tag } => {
                 let talk = self.talks.get_mut(&(tag / KINDS)).expect("it pushed");
                 talk.confirmed += 1;
+                self.ready.insert(tag / KINDS);
             }
             Event::Popped { tag, piece } => self.on_popped(now, homa, tag / KINDS, piece),
             Event::Ended { tag } => {
                 let talk = self.talks.get_mut(&(tag / KINDS)).expect("it pops");
                 assert_eq!(talk.partial, 0, "half a message at the end");
                 (talk.has_ended, talk.is_popping) = (true, false);
+                self.ready.insert(tag / KINDS);
             }
             Event::Failed { tag, error } => {
                 let talk = self.talks.get_mut(&(tag / KINDS)).expect("it talks");
                 talk.failed = Some(error);
+                self.ready.insert(tag / KINDS);
             }
         }
     }
@@ -251,6 +269,7 @@ impl Talker {
         }
         talk.is_popping = false;
         talk.pop_at = now + self.params.think;
+        self.thinking.insert((talk.pop_at, id));
     }
 
     /// One channel's next step.
@@ -265,11 +284,13 @@ impl Talker {
         // The one that connected hangs up first.
         if !talk.is_closing && (is_over || (is_done && talk.side == 0)) {
             talk.is_closing = true;
+            self.closing.insert(id);
             self.channels.begin_close(now, homa, key);
         }
         if talk.is_closing {
             if self.channels.is_settled(key) {
                 talk.is_closed = true;
+                self.closing.remove(&id);
                 self.channels.end_close(now, homa, key);
                 if let Some(port) = talk.port {
                     self.channels.leave(now, homa, port);
@@ -283,6 +304,7 @@ impl Talker {
         while talk.pushed < params.messages && talk.pushed - talk.confirmed < PUSHES_MAX {
             let number = number(talk.salt, talk.side, talk.pushed);
             let Some(mut buf) = self.buffers.alloc(size(params.sizes, number) as usize) else {
+                self.thinking.insert((now + Duration::millis(1), id));
                 break; // Others will give some back.
             };
             let bytes = buf.make_mut().expect("a new buffer has one view");
@@ -326,11 +348,9 @@ impl App for Talker {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let talks = self.talks.values();
-        let thinking = talks.filter(|talk| !talk.is_closed && talk.pop_at > self.now);
-        let thought = thinking.map(|talk| talk.pop_at).min();
+        let thinking = self.thinking.first().map(|&(at, _)| at);
         let channels = self.channels.poll_timeout();
-        thought.into_iter().chain(channels).min()
+        thinking.into_iter().chain(channels).min()
     }
 }
 

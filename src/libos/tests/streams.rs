@@ -553,10 +553,12 @@ fn a_runtime_can_connect_to_itself() {
     world.hang_up(&pair);
 }
 
-/// 700 connections, each with a message each way; all queues of both sides close in the end.
+/// Each of them has a message on its way at the same time: 25 MB, and there are 16 MiB of pages,
+/// of which requests have three quarters, and one peer a quarter.
 #[test]
-fn many_connections_are_apart() {
-    const COUNT: u16 = 700;
+fn a_thousand_connections_at_once_are_apart() {
+    const COUNT: u16 = 1_000;
+    const LEN: usize = 25_000;
     let mut world = World::new();
     let listener = listening(&mut world.server, 8);
     let pairs: Vec<_> = (0..COUNT)
@@ -565,14 +567,16 @@ fn many_connections_are_apart() {
             (near, world.join(near, listener))
         })
         .collect();
+    let message = |n: usize| [&n.to_be_bytes()[..], &pattern(LEN)].concat();
     for (n, &(near, _)) in pairs.iter().enumerate() {
-        write(&mut world.client, near, &n.to_be_bytes());
+        write(&mut world.client, near, &message(n));
     }
     for (n, &(near, far)) in pairs.iter().enumerate() {
-        assert_eq!(world.server_read(far), n.to_be_bytes());
+        assert!(world.server_read(far) == message(n), "{n}");
         write(&mut world.server, far, &[n as u8, 7]);
         assert_eq!(world.client_read(near), [n as u8, 7]);
     }
+    assert_eq!(world.client.desk.channels.len(), usize::from(COUNT));
     for &(near, far) in pairs.iter().rev() {
         world
             .client
