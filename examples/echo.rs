@@ -65,9 +65,7 @@ fn ask(mut libos: LibOS) -> Result<(), Box<dyn Error>> {
         let took = start.elapsed();
         libos.wait(push, None)?;
 
-        let mut back = vec![0; answer.len as usize];
-        libos.sga_read(&answer.view(), &mut back)?;
-        if back != bytes {
+        if libos.sga_bytes(&answer.view())? != bytes {
             return Err(format!("{len} bytes came back changed").into());
         }
         println!("{len} bytes there and back in {took:?}");

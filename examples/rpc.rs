@@ -102,8 +102,7 @@ fn sum(bytes: &[u8]) -> u64 {
 
 /// A message's bytes; the message itself is freed.
 fn bytes_of(libos: &mut LibOS, message: Sga) -> Result<Vec<u8>, demihoma::error::Error> {
-    let mut bytes = vec![0; message.len as usize];
-    libos.sga_read(&message.view(), &mut bytes)?;
+    let bytes = libos.sga_bytes(&message.view())?.to_vec();
     libos.sgafree(message.handle.into())?;
     Ok(bytes)
 }

@@ -26,11 +26,26 @@ pub struct Arena<T> {
 }
 
 struct Place<T> {
-    /// Zero while nobody is here.
-    generation: u32,
-    /// While nobody is here: the next free place.
-    next: u32,
+    /// The generation of whoever is here. While nobody is, [`VACANT`] and the next free place: then
+    /// it equals no key's generation, so that one comparison tells.
+    tenant: u64,
     value: T,
+}
+
+/// No generation has so many bits.
+const VACANT: u64 = 1 << 32;
+
+impl<T> Place<T> {
+    #[inline]
+    fn is_of(&self, key: Key<T>) -> bool {
+        self.tenant == u64::from(key.generation())
+    }
+
+    /// The key of whoever is here, at `index`.
+    #[inline]
+    fn key(&self, index: u32) -> Option<Key<T>> {
+        (self.tenant < VACANT).then(|| Key::from_parts(index, self.tenant as u32))
+    }
 }
 
 impl<T: Default> Arena<T> {
@@ -55,12 +70,19 @@ impl<T: Default> Arena<T> {
         }
         let (index, generation) = (self.free, self.next_generation);
         let place = self.places.get_mut(index as usize)?;
-        self.free = place.next;
-        place.generation = generation;
+        self.free = place.tenant as u32;
+        place.tenant = u64::from(generation);
         self.len += 1;
-        // Zero is skipped: it means that nobody is here.
+        // Zero is skipped so that a key of all zeroes is never valid.
         self.next_generation = generation.wrapping_add(1).max(1);
         Some((Key::from_parts(index, generation), &mut place.value))
+    }
+
+    /// Puts a value in a place, for where it does not matter that it is moved there.
+    pub fn insert(&mut self, value: T) -> Option<Key<T>> {
+        let (key, place) = self.enter()?;
+        *place = value;
+        Some(key)
     }
 
     /// Makes one more place.
@@ -77,8 +99,7 @@ impl<T: Default> Arena<T> {
                 .reserve_exact(self.places.len().max(4).min(left));
         }
         self.places.push(Place {
-            generation: 0,
-            next: NONE,
+            tenant: VACANT | u64::from(NONE),
             value: T::default(),
         });
         self.free = index;
@@ -90,11 +111,10 @@ impl<T: Default> Arena<T> {
     #[inline]
     pub fn leave(&mut self, key: Key<T>) -> Option<&mut T> {
         let place = self.places.get_mut(key.index() as usize)?;
-        if place.generation != key.generation() || key.generation() == 0 {
+        if !place.is_of(key) {
             return None;
         }
-        place.generation = 0;
-        place.next = self.free;
+        place.tenant = VACANT | u64::from(self.free);
         self.free = key.index();
         self.len -= 1;
         Some(&mut place.value)
@@ -105,9 +125,7 @@ impl<T> Arena<T> {
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
         match self.places.get(key.index() as usize) {
-            Some(place) if place.generation == key.generation() && place.generation != 0 => {
-                Some(&place.value)
-            }
+            Some(place) if place.is_of(key) => Some(&place.value),
             Some(_) | None => None,
         }
     }
@@ -115,9 +133,7 @@ impl<T> Arena<T> {
     #[inline]
     pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
         match self.places.get_mut(key.index() as usize) {
-            Some(place) if place.generation == key.generation() && place.generation != 0 => {
-                Some(&mut place.value)
-            }
+            Some(place) if place.is_of(key) => Some(&mut place.value),
             Some(_) | None => None,
         }
     }
@@ -137,24 +153,20 @@ impl<T> Arena<T> {
     #[inline]
     pub fn at(&self, index: u32) -> Option<(Key<T>, &T)> {
         let place = self.places.get(index as usize)?;
-        let key = Key::from_parts(index, place.generation);
-        (place.generation != 0).then_some((key, &place.value))
+        Some((place.key(index)?, &place.value))
     }
 
     /// As [`Self::at`], to write.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<(Key<T>, &mut T)> {
         let place = self.places.get_mut(index as usize)?;
-        let key = Key::from_parts(index, place.generation);
-        (place.generation != 0).then_some((key, &mut place.value))
+        Some((place.key(index)?, &mut place.value))
     }
 
     /// All values in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
-        (0..).zip(&self.places).filter_map(|(index, place)| {
-            let key = Key::from_parts(index, place.generation);
-            (place.generation != 0).then_some((key, &place.value))
-        })
+        let places = (0..).zip(&self.places);
+        places.filter_map(|(index, place)| Some((place.key(index)?, &place.value)))
     }
 
     pub fn len(&self) -> usize {

@@ -100,9 +100,7 @@ fn exchange(protocol: i32) {
         };
         os.sgafree(sga.handle.into()).unwrap();
         let got = message(&mut os, answer);
-        let mut bytes = vec![0; len + 1];
-        assert_eq!(os.sga_read(&got.view(), &mut bytes), Ok(len));
-        assert_eq!(bytes[..len], pattern(len));
+        assert_eq!(os.sga_bytes(&got.view()), Ok(&pattern(len)[..]));
         os.sgafree(got.handle.into()).unwrap();
     }
     drop(os);

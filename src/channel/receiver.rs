@@ -236,10 +236,10 @@ impl Head {
     }
 
     /// Puts it before the others, where their header was.
-    fn write_before(&self, homa: &Endpoint, body: &mut Unread) {
+    fn write_before(&self, homa: &mut Endpoint, body: &mut Unread) {
         body.offset -= self.len;
         body.len += self.len;
         let bytes = &self.bytes[..self.len as usize];
-        homa.region().write(body.offset as usize, bytes);
+        homa.overwrite(body.run, HEADER_LEN as u32 - self.len, bytes);
     }
 }

@@ -222,7 +222,7 @@ impl Device for Port {
             .room(len)
     }
 
-    #[inline]
+    #[inline(always)]
     fn tx_commit(&mut self, frame: Range<usize>, meta: TxMeta) {
         let len = frame.len();
         assert!(

@@ -29,6 +29,7 @@ pub struct MsgOut {
     pub retransmit_filed: bool,
     /// True while the RPC waits for its peer's link.
     pub is_parked: bool,
+    is_one_packet: bool,
     cut: Cut,
     /// Only a message that lost a packet has one, so that the others stay small.
     owed: Option<Box<Owed>>,
@@ -81,7 +82,9 @@ impl MsgOut {
     /// Begins a message in place of one that is over, see [`Self::end`].
     #[inline]
     pub fn begin(&mut self, payload: Payload, len: u32, cut: Cut, birth: Instant, notify: Notify) {
-        self.payload = payload;
+        debug_assert!(matches!(self.payload, Payload::Gone));
+        // What is gone needs no end, so none is looked for.
+        mem::forget(mem::replace(&mut self.payload, payload));
         self.len = len;
         self.sent = 0;
         self.granted = match mutant::is_on(Mutant::GrantOverrun) {
@@ -94,6 +97,7 @@ impl MsgOut {
         self.retransmit_filed = false;
         self.is_parked = false;
         self.cut = cut;
+        self.is_one_packet = cut.end(0, len) == len;
     }
 
     /// Nothing of it will go out any more. Its bytes are let go, but for a run, which is the
@@ -109,8 +113,9 @@ impl MsgOut {
         (run, mem::take(&mut self.notify))
     }
 
+    #[inline]
     pub fn is_one_packet(&self) -> bool {
-        self.cut.end(0, self.len) == self.len
+        self.is_one_packet
     }
 
     pub fn unsched(&self) -> u32 {

@@ -128,7 +128,9 @@ impl Outgoing {
     /// ones unless `long_may` go.
     #[inline(always)]
     pub fn poll(&mut self, long_may: impl FnOnce() -> bool) -> Option<Turn> {
-        if let Some(rpc) = self.retransmits.pop_front() {
+        if !self.retransmits.is_empty()
+            && let Some(rpc) = self.retransmits.pop_front()
+        {
             return Some(Turn::Retransmit(rpc));
         }
         if self.next_short != RpcKey::default() {
@@ -146,6 +148,16 @@ impl Outgoing {
             true => self.oldest(),
             false => first,
         }))
+    }
+
+    /// The message of one packet that is all there is, if it is; it is filed no more.
+    #[inline(always)]
+    pub fn poll_lone(&mut self) -> Option<RpcKey> {
+        let is_lone = self.next_short != RpcKey::default()
+            && self.later_short.is_empty()
+            && self.retransmits.is_empty();
+        // Long ones go after all short ones.
+        is_lone.then(|| std::mem::take(&mut self.next_short))
     }
 
     /// A long message sent so many bytes. Of all that is sent while several wait a share is the

@@ -5,11 +5,12 @@ use std::num::NonZero;
 use arrayvec::ArrayVec;
 
 use crate::addr::{Ip, LinkId};
+use crate::arena::Arena;
 use crate::homa::event::RpcKey;
 use crate::homa::repair::Reorder;
 use crate::homa::table::Table;
 use crate::keyed::Keyed;
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 use crate::time::{Duration, Instant};
 use crate::wire::homa::{Ack, Cutoffs, MAX_MESSAGE_LEN, RpcId};
 
@@ -121,7 +122,7 @@ impl Link {
 /// All peers, by address.
 #[derive(Debug)]
 pub struct Peers {
-    slots: Slots<Peer>,
+    slots: Arena<Peer>,
     by_ip: Table,
     last: Option<(Ip, Key<Peer>)>,
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
@@ -351,10 +352,17 @@ impl Peer {
     }
 }
 
+impl Default for Peer {
+    /// Nobody's place.
+    fn default() -> Self {
+        Self::new(Ip::UNSPECIFIED_V4, 0)
+    }
+}
+
 impl Peers {
     pub fn new(peers_max: u32, idle_min: Duration, keyed: Keyed) -> Self {
         Self {
-            slots: Slots::new(peers_max as usize),
+            slots: Arena::new(peers_max as usize),
             by_ip: Table::new(keyed),
             last: None,
             spares: Vec::new(),
@@ -482,7 +490,9 @@ impl Peers {
             if self.get(key).is_idle(now, self.idle_min) {
                 self.by_ip.remove(key.index());
                 self.last = None;
-                self.slots.remove(key);
+                if let Some(peer) = self.slots.leave(key) {
+                    peer.lists = None;
+                }
                 return Some(());
             }
         }

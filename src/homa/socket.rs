@@ -1,8 +1,9 @@
 //! Sockets: who listens on which port.
 
+use crate::arena::Arena;
 use crate::error::Error;
 use crate::rng::Rng;
-use crate::slots::{Key, Slots};
+use crate::slots::Key;
 
 /// Automatic ports start here. Source: the seed's `HOMA_MIN_DEFAULT_PORT`.
 const AUTOMATIC_MIN: u16 = 0x8000;
@@ -11,7 +12,7 @@ const AUTOMATIC_MIN: u16 = 0x8000;
 const NONE: u32 = u32::MAX;
 
 /// A port of ours.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Socket {
     pub port: u16,
     /// Whether requests are taken; if not, they are answered as if the port were closed.
@@ -23,7 +24,7 @@ pub struct Socket {
 /// All sockets, by port.
 #[derive(Debug)]
 pub struct Sockets {
-    slots: Slots<Socket>,
+    slots: Arena<Socket>,
     by_port: Vec<u32>,
     next_automatic: u16,
     /// Sockets that take requests.
@@ -33,7 +34,7 @@ pub struct Sockets {
 impl Sockets {
     pub fn new(sockets_max: u32, rng: &mut Rng) -> Self {
         Self {
-            slots: Slots::new(sockets_max as usize),
+            slots: Arena::new(sockets_max as usize),
             by_port: vec![NONE; 1 << 16],
             next_automatic: AUTOMATIC_MIN | rng.next_u64() as u16,
             server_count: 0,
@@ -67,7 +68,7 @@ impl Sockets {
     }
 
     pub fn close(&mut self, key: Key<Socket>) -> bool {
-        let Some(socket) = self.slots.remove(key) else {
+        let Some(socket) = self.slots.leave(key) else {
             return false;
         };
         self.by_port[usize::from(socket.port)] = NONE;
@@ -108,8 +109,8 @@ impl Sockets {
         match self.by_port[usize::from(port)] {
             NONE => None,
             index => {
-                let key = self.slots.key_at(index)?;
-                self.slots.get(key)?.accepts.then_some(key)
+                let (key, socket) = self.slots.at(index)?;
+                socket.accepts.then_some(key)
             }
         }
     }

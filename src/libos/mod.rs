@@ -259,10 +259,11 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         Ok(sga)
     }
 
-    /// Copies a buffer's bytes to `out`, as many as fit, and tells how many.
+    /// A buffer's bytes, those of the view. `Invalid` if it is none of ours, or the view is not
+    /// within it.
     #[inline]
-    pub fn sga_read(&mut self, view: &SgaView, out: &mut [u8]) -> Result<usize, Error> {
-        self.desk.sgas.read(self.poller.homa(), view, out)
+    pub fn sga_bytes(&self, view: &SgaView) -> Result<&[u8], Error> {
+        self.desk.sgas.bytes(self.poller.endpoint(), view)
     }
 
     /// Ends the application's hold on a buffer, at any time; messages on their way keep its

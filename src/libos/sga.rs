@@ -204,7 +204,7 @@ impl Sgas {
         let (held, start) = self.resolve(view)?;
         // With no memory left for a copy the bytes go by reference, which only completes later.
         if view.len <= copy_max
-            && let Some(copy) = held.copy(homa, buffers, start, view.len)
+            && let Some(copy) = buffers.copy_of(held.bytes(homa, start, view.len))
         {
             return Ok(Outgoing::Copied(copy));
         }
@@ -218,18 +218,15 @@ impl Sgas {
         held.share(homa, start, view.len)
     }
 
-    /// Copies the bytes of a view to `out`, as many as fit, and tells how many.
+    /// The bytes of a view.
     #[inline(always)]
-    pub(super) fn read(
-        &self,
-        homa: &Endpoint,
+    pub(super) fn bytes<'a>(
+        &'a self,
+        homa: &'a Endpoint,
         view: &SgaView,
-        out: &mut [u8],
-    ) -> Result<usize, Error> {
+    ) -> Result<&'a [u8], Error> {
         let (held, start) = self.resolve(view)?;
-        let len = out.len().min(view.len as usize);
-        held.read(homa, start, &mut out[..len]);
-        Ok(len)
+        Ok(held.bytes(homa, start, view.len))
     }
 
     /// Writes to the start of a buffer that no message on its way refers to.
@@ -287,16 +284,16 @@ impl Held {
         }
     }
 
-    /// Copies the bytes from `start` on, which are as many as `out` has, or more.
+    /// Bytes that are within the buffer.
     #[inline(always)]
-    fn read(&self, homa: &Endpoint, start: u32, out: &mut [u8]) {
-        let start = start as usize;
+    fn bytes<'a>(&'a self, homa: &'a Endpoint, start: u32, len: u32) -> &'a [u8] {
+        let (start, len) = (start as usize, len as usize);
         match &self.buf {
-            Some(buf) => out.copy_from_slice(&buf[start..][..out.len()]),
+            Some(buf) => &buf[start..start + len],
             None => {
                 let region = homa.region();
                 let offset = self.base.addr() - region.address(0).as_ptr().addr();
-                region.read(offset + start, out);
+                region.bytes(offset + start, len)
             }
         }
     }
@@ -307,14 +304,6 @@ impl Held {
         let (offset, _) = homa.place(self.received.run).ok_or(Error::Invalid)?;
         let first = homa.region().address(offset as usize).as_ptr();
         Ok((self.base.addr() - first.addr()) as u32) // Within the run.
-    }
-
-    /// A copy of bytes that are within the buffer; `None` if there is no memory for it.
-    #[inline(always)]
-    fn copy(&self, homa: &Endpoint, buffers: &Buffers, start: u32, len: u32) -> Option<Buf> {
-        let mut copy = buffers.alloc(len as usize)?;
-        self.read(homa, start, copy.make_mut()?);
-        Some(copy)
     }
 
     /// A reference to bytes that are within the buffer.

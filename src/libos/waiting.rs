@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::error::Error;
 use crate::runtime::{Clock, Deadline, QToken, Search};
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 use super::LibOSOver;
 use super::desk::Done;
@@ -20,31 +20,44 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     #[inline(always)]
     pub fn wait(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<QResult, Error> {
         self.begin_wait();
-        // With no results there is nothing to find yet, whatever the token is.
-        let mut done = None;
-        if self.desk.tokens.has_results() {
-            self.waker.check()?;
-            done = self.desk.tokens.take(qt)?;
-        }
-        let done = match done {
-            Some(done) => done,
-            None => self.turn_for(qt, timeout)?,
+        self.waker.check()?;
+        let done = match self.take_or_turn(qt)? {
+            (Some(done), _) => done,
+            (None, now) => self.turn_for(qt, now, timeout)?,
         };
         Ok(self.desk.describe(qt, done))
     }
 
-    /// Turns the loop until there is a result under `qt`.
-    fn turn_for(&mut self, qt: QToken, timeout: Option<Duration>) -> Result<Done, Error> {
+    /// The result under `qt`, if it is there after at most one turn; and the time of that turn.
+    #[inline(always)]
+    fn take_or_turn(&mut self, qt: QToken) -> Result<(Option<Done>, Instant), Error> {
+        // With no results there is nothing to find yet, whatever the token is.
+        if self.desk.tokens.has_results()
+            && let done @ Some(_) = self.desk.tokens.take(qt)?
+        {
+            return Ok((done, self.desk.now));
+        }
+        let now = self.turn();
+        Ok((self.desk.tokens.take(qt)?, now))
+    }
+
+    /// Turns the loop further, which it did first at `now`, until there is a result under `qt`.
+    #[inline(never)]
+    fn turn_for(
+        &mut self,
+        qt: QToken,
+        mut now: Instant,
+        timeout: Option<Duration>,
+    ) -> Result<Done, Error> {
         let mut deadline = Deadline::new(timeout);
         loop {
             self.waker.check()?;
-            let now = self.turn();
+            if deadline.is_over(now) {
+                return Err(Error::WaitTimedOut);
+            }
+            now = self.turn();
             if let Some(done) = self.desk.tokens.take(qt)? {
                 return Ok(done);
-            }
-            if deadline.is_over(now) {
-                self.waker.check()?;
-                return Err(Error::WaitTimedOut);
             }
         }
     }

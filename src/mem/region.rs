@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use crate::error::Error;
 
 /// One stretch of receive memory.
 ///
-/// The application holds raw pointers into it while the transport writes to other parts, so no
-/// reference to its bytes ever exists: all access copies, through raw pointers, within bounds.
+/// The application holds raw pointers to its messages while the transport writes to other parts.
+/// No reference to bytes outlives a call of ours, and all access is within bounds.
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
@@ -82,13 +83,26 @@ impl Region {
     /// # Panics
     /// If they do not fit, see [`Self::address`].
     #[inline]
-    pub fn write(&self, offset: usize, bytes: &[u8]) {
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
-        // SAFETY: the target lies within the region, as checked; `bytes` is a reference and so
-        // cannot overlap memory to which no reference exists.
+        // SAFETY: the target lies within the region, as checked, and all references to its bytes
+        // borrow it, so `bytes` is none.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len());
         }
+    }
+
+    /// The `len` bytes at `offset`. The application, to which we gave their address, does not write
+    /// to them meanwhile: a program that breaks that contract races with itself only.
+    ///
+    /// # Panics
+    /// If there are not that many, see [`Self::address`].
+    #[inline]
+    pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        self.check(offset, len);
+        // SAFETY: they lie within the region, as checked, which was zeroed when mapped, or is its
+        // lender's; we write to it only where it is borrowed mutably.
+        unsafe { slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
     }
 
     /// Copies the bytes at `offset` to `out`.
@@ -138,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let region = Region::owned(100).unwrap();
+        let mut region = Region::owned(100).unwrap();
         region.write(97, b"abc");
         let mut out = [0; 4];
         region.read(96, &mut out);
@@ -156,7 +170,7 @@ mod tests {
         let mut bytes = vec![0u8; 8];
         let base = NonNull::new(bytes.as_mut_ptr()).unwrap();
         // SAFETY: `bytes` outlives the region and is not touched while it lives.
-        let region = unsafe { Region::lent(base, 8) };
+        let mut region = unsafe { Region::lent(base, 8) };
         region.write(6, b"zz");
         drop(region);
         assert_eq!(bytes, b"\0\0\0\0\0\0zz");

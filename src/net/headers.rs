@@ -80,7 +80,7 @@ impl Template {
     }
 
     /// Writes the headers of a packet of this length.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&self, out: &mut [u8; HEADERS_LEN], packet_len: u16, priority: u8) {
         const TOS_AT: usize = ETHERNET_LEN + 1;
         const TOTAL_AT: usize = ETHERNET_LEN + 2;

@@ -241,7 +241,7 @@ impl Neighbors {
     }
 
     /// The headers to a peer; `None` if the link is void.
-    #[inline]
+    #[inline(always)]
     pub(super) fn use_link(&mut self, now: Instant, id: LinkId) -> Option<&Template> {
         let (index, generation) = (id.0 as u16, (id.0 >> 16) as u16);
         let link = self.links.get_mut(usize::from(index))?;
@@ -264,6 +264,10 @@ impl Neighbors {
     }
 
     #[inline]
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

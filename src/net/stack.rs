@@ -103,7 +103,12 @@ impl Stack {
         self.neighbors.link(now, peer, hop)
     }
 
+    /// Whether [`Self::poll_event`] has one.
     #[inline]
+    pub fn has_events(&self) -> bool {
+        self.neighbors.has_events()
+    }
+
     pub fn poll_event(&mut self) -> Option<Event> {
         self.neighbors.poll_event()
     }
@@ -129,7 +134,7 @@ impl Stack {
 
     /// Puts the headers before the packet that lies at `slot[NET_ROOM..]`, and tells where the
     /// frame lies. `None` if the link is void: then the packet is lost, as any may be.
-    #[inline]
+    #[inline(always)]
     pub fn seal(&mut self, slot: &mut [u8], sent: &Sent) -> Option<(Range<usize>, TxMeta)> {
         debug_assert!(usize::from(sent.len.get()) + IPV4_LEN <= usize::from(self.mtu));
         let Some(template) = self.neighbors.use_link(self.now, sent.link) else {

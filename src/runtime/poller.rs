@@ -1,9 +1,9 @@
 //! The one place where device, network layer and transport meet.
 
-use crate::addr::{Ip, Meta};
+use crate::addr::{Ip, Meta, Sent};
 use crate::device::{Checksums, Device, NET_ROOM, RX_BURST, TX_BURST};
 use crate::error::Error;
-use crate::homa::{self, Endpoint, Event, Verdict};
+use crate::homa::{self, Endpoint, Event, RpcKey, Verdict};
 use crate::mem::Region;
 use crate::net::{self, Ingress, Stack, Unreachable};
 use crate::time::Instant;
@@ -78,7 +78,9 @@ impl<D: Device> Poller<D> {
     /// to send.
     #[inline]
     pub fn send(&mut self, now: Instant) {
-        self.resolve(now);
+        if self.homa.has_unresolved() {
+            self.resolve(now);
+        }
         self.transmit(now);
     }
 
@@ -147,7 +149,17 @@ impl<D: Device> Poller<D> {
             self.homa.handle_timeout(now);
             self.net.handle_timeout(now);
         }
-        self.resolve(now);
+        if self.homa.has_unresolved() {
+            self.resolve(now);
+        }
+        if self.net.has_events() {
+            self.join_links(now);
+        }
+    }
+
+    /// Tells the transport what became of the ways to its peers.
+    #[cold]
+    fn join_links(&mut self, now: Instant) {
         while let Some(event) = self.net.poll_event() {
             match event {
                 net::Event::Up { peer, link } => self.homa.handle_peer_up(peer, link),
@@ -160,7 +172,7 @@ impl<D: Device> Poller<D> {
     }
 
     /// Finds the way to peers that the transport has just heard of.
-    #[inline]
+    #[cold]
     fn resolve(&mut self, now: Instant) {
         while let Some(ip) = self.homa.poll_unresolved() {
             match self.net.link(now, ip) {
@@ -185,8 +197,11 @@ impl<D: Device> Poller<D> {
         if self.net.has_output() {
             self.transmit_own(now);
         }
-        if self.homa.has_output() {
-            self.transmit_homa(now);
+        if self.homa.has_output() && self.device.tx_room() > 0 {
+            match self.homa.poll_lone() {
+                Some(rpc) => self.transmit_lone(now, rpc),
+                None => self.transmit_homa(now),
+            }
         }
         self.device.flush();
     }
@@ -201,6 +216,20 @@ impl<D: Device> Poller<D> {
         }
     }
 
+    /// Sends a message of one packet, the only thing there is to send.
+    #[inline(never)]
+    fn transmit_lone(&mut self, now: Instant, rpc: RpcKey) {
+        let slot = self.device.tx_slot();
+        if let Some(sent) = self.homa.transmit_lone(now, rpc, &mut slot[NET_ROOM..]) {
+            if sent.link.as_loopback().is_some() {
+                self.loop_back(now, sent);
+            } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
+                self.device.tx_commit(frame, meta);
+            }
+        }
+    }
+
+    #[inline(never)]
     fn transmit_homa(&mut self, now: Instant) {
         let mut looped = 0;
         for _ in 0..self.device.tx_room().min(TX_BURST) {
@@ -208,11 +237,8 @@ impl<D: Device> Poller<D> {
             let Some(sent) = self.homa.poll_transmit(now, &mut slot[NET_ROOM..]) else {
                 return;
             };
-            if let Some(own) = sent.link.as_loopback() {
-                let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
-                self.looped.clear();
-                self.looped.extend_from_slice(&slot[packet]);
-                self.deliver_looped(now, own);
+            if sent.link.as_loopback().is_some() {
+                self.loop_back(now, sent);
                 looped += 1;
             } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
                 self.device.tx_commit(frame, meta);
@@ -223,8 +249,20 @@ impl<D: Device> Poller<D> {
         }
     }
 
-    /// Hands a packet to one of our own addresses back to the transport.
+    /// Hands the packet in the next slot, which is to one of our own addresses, back to the
+    /// transport.
     #[cold]
+    fn loop_back(&mut self, now: Instant, sent: Sent) {
+        let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
+        self.looped.clear();
+        self.looped
+            .extend_from_slice(&self.device.tx_slot()[packet]);
+        if let Some(own) = sent.link.as_loopback() {
+            self.deliver_looped(now, own);
+        }
+    }
+
+    /// The transport takes the packet that is kept, sent to that one of our addresses.
     fn deliver_looped(&mut self, now: Instant, own: u8) {
         let Some(ip) = self.net.own(own) else { return };
         let meta = Meta { from: ip, to: ip };

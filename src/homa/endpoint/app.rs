@@ -236,6 +236,19 @@ impl Endpoint {
         self.pool.place(run)
     }
 
+    /// Writes to a message that the user took, from byte `start` of it on. False, and nothing is
+    /// written, if it has not so many bytes.
+    pub fn overwrite(&mut self, run: RunKey, start: u32, bytes: &[u8]) -> bool {
+        let Some((offset, len)) = self.pool.place(run) else {
+            return false;
+        };
+        let fits = start as usize + bytes.len() <= len as usize;
+        if fits {
+            self.region.write((offset + start) as usize, bytes);
+        }
+        fits
+    }
+
     /// Whether messages wait for receive pages, or requests for RPCs: who holds some that it could
     /// do without should give them back.
     pub fn is_short_of_room(&self) -> bool {

@@ -155,8 +155,13 @@ impl Endpoint {
         }
     }
 
-    /// A peer whose link the network layer should find, told once.
+    /// Whether [`Self::poll_unresolved`] has a peer.
     #[inline]
+    pub fn has_unresolved(&self) -> bool {
+        !self.unresolved.is_empty()
+    }
+
+    /// A peer whose link the network layer should find, told once.
     pub fn poll_unresolved(&mut self) -> Option<Ip> {
         self.unresolved.pop_front()
     }
@@ -220,26 +225,34 @@ impl Endpoint {
         if let Some(ack) = data.ack {
             self.on_ack(now, peer, ack);
         }
+        match self.find_or_start(arrival, common, peer) {
+            Ok(key) => self.receive(now, key, data, payload, app),
+            Err(verdict) => verdict,
+        }
+    }
+
+    /// The RPC a DATA packet is for, which is made if the packet begins a request.
+    #[inline(always)]
+    fn find_or_start(
+        &mut self,
+        arrival: impl Fn() -> Arrival,
+        common: Common,
+        peer: Key<Peer>,
+    ) -> Result<RpcKey, Verdict> {
         let (id, port) = (common.id.peer_side(), common.sport);
         if id.is_client() {
-            let Some(key) = self.find_rpc(id, peer, port) else {
-                self.stats.unknown_rpc += 1;
-                return Verdict::Dropped;
-            };
-            return self.receive(now, key, data, payload, app);
+            let key = self.find_rpc(id, peer, port);
+            self.stats.unknown_rpc += u64::from(key.is_none());
+            return key.ok_or(Verdict::Dropped);
         }
         let hash = self.server_hash(id, self.peers.get(peer));
         let key = self.find_hashed(hash, |rpc| {
             rpc.id == id && rpc.peer == peer && rpc.peer_port == port
         });
-        let key = match key {
-            Some(key) => key,
-            None => match self.start_server(arrival, peer, hash) {
-                Ok(key) => key,
-                Err(verdict) => return verdict,
-            },
-        };
-        self.receive(now, key, data, payload, app)
+        match key {
+            Some(key) => Ok(key),
+            None => self.start_server(arrival, peer, hash),
+        }
     }
 
     /// A message longer than all pages together would wait for them for ever.

@@ -85,6 +85,25 @@ impl Endpoint {
         Some(sent)
     }
 
+    /// The message of one packet that is the only thing to send, if there is one. It is filed no
+    /// more, and [`Self::transmit_lone`] is to follow at once.
+    #[inline(always)]
+    pub fn poll_lone(&mut self) -> Option<RpcKey> {
+        if !self.control.is_empty() || self.grants.has_changed() {
+            return None;
+        }
+        self.outgoing.poll_lone()
+    }
+
+    /// As [`Self::poll_transmit`], of what [`Self::poll_lone`] told.
+    #[inline(always)]
+    pub fn transmit_lone(&mut self, now: Instant, rpc: RpcKey, room: &mut [u8]) -> Option<Sent> {
+        self.was_control = false;
+        let sent = self.emit_short(now, rpc, room)?;
+        self.stats.packets_out += 1;
+        Some(sent)
+    }
+
     /// A DATA packet that goes to the NIC takes time there.
     #[cold]
     fn note_backlog(&mut self, now: Instant, len: u16, link: LinkId) {

@@ -174,7 +174,7 @@ impl Endpoint {
         let Some((base, _)) = self.pool.place(run) else {
             return Verdict::Dropped;
         };
-        let (before, region) = (message.received, &self.region);
+        let (before, region) = (message.received, &mut self.region);
         let inserted = message.insert(now, range, |part| {
             let from = (part.start - data.offset) as usize;
             let bytes = &payload[from..from + part.len()];

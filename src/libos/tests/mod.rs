@@ -243,9 +243,7 @@ fn popped(result: OperationResult) -> Sga {
 }
 
 fn bytes_of(os: &mut Os, sga: &Sga) -> Vec<u8> {
-    let mut bytes = vec![0; sga.len as usize];
-    assert_eq!(os.sga_read(&sga.view(), &mut bytes), Ok(bytes.len()));
-    bytes
+    os.sga_bytes(&sga.view()).unwrap().to_vec()
 }
 
 fn pattern(len: usize) -> Vec<u8> {

@@ -1,7 +1,5 @@
 //! What applications use: call, pop, reply and wait, on two library OSes.
 
-use std::collections::VecDeque;
-
 use demihoma::dpdk::{Clock, Port};
 use demihoma::error::Error;
 use demihoma::homa::Stats;
@@ -22,8 +20,16 @@ pub struct Tokens {
 struct Side {
     os: LibOSOver<Port, Clock>,
     qd: QDesc,
-    /// Calls or pops under way, oldest first.
-    pending: VecDeque<QToken>,
+    pending: Round,
+}
+
+/// Calls or pops under way, in the order they were made: whichever is over is followed by another
+/// in its place, or by none.
+#[derive(Default)]
+struct Round {
+    places: Vec<Option<QToken>>,
+    /// Where the oldest is, if there is any.
+    oldest: usize,
 }
 
 /// What one window sends and expects.
@@ -59,7 +65,8 @@ impl Tokens {
             side.take(&response, &window.response)?;
             window.done += 1;
             left = left.saturating_sub(1);
-            window.call(side)?;
+            let next = window.call(side)?;
+            side.pending.replace(next);
         }
         Ok(())
     }
@@ -77,7 +84,8 @@ impl Tokens {
             side.take(&request, &window.request)?;
             let answer = window.answer.view();
             side.os.reply(side.qd, info.id, info.peer, &answer, false)?;
-            side.pop()?;
+            let next = side.os.pop(side.qd, None)?;
+            side.pending.replace(Some(next));
         }
         Ok(())
     }
@@ -95,11 +103,15 @@ impl Pair for Tokens {
             started: 0,
             done: 0,
         };
-        while self.server.pending.len() < load.outstanding as usize {
-            self.server.pop()?;
+        for _ in self.server.pending.places.len()..load.outstanding as usize {
+            let side = &mut self.server;
+            side.pending.add(side.os.pop(side.qd, None)?);
         }
+        self.client.pending = Round::default(); // Nothing is under way.
         for _ in 0..load.outstanding {
-            window.call(&mut self.client)?;
+            if let Some(qt) = window.call(&mut self.client)? {
+                self.client.pending.add(qt);
+            }
         }
         while window.done < load.rpcs {
             self.client_step(&mut window)?;
@@ -116,13 +128,44 @@ impl Pair for Tokens {
 }
 
 impl Window<'_> {
-    fn call(&mut self, side: &mut Side) -> Result<(), Error> {
-        if self.started < self.load.rpcs {
-            let (qt, _) = side.os.call(side.qd, &self.ask.view(), server(), 0)?;
-            side.pending.push_back(qt);
-            self.started += 1;
+    /// The next call, if there is one left.
+    #[inline]
+    fn call(&mut self, side: &mut Side) -> Result<Option<QToken>, Error> {
+        if self.started == self.load.rpcs {
+            return Ok(None);
         }
-        Ok(())
+        self.started += 1;
+        let (qt, _) = side.os.call(side.qd, &self.ask.view(), server(), 0)?;
+        Ok(Some(qt))
+    }
+}
+
+impl Round {
+    /// Adds one more, the newest.
+    fn add(&mut self, qt: QToken) {
+        self.places.insert(self.oldest, Some(qt));
+        self.turn();
+    }
+
+    /// The oldest.
+    #[inline]
+    fn oldest(&self) -> Option<QToken> {
+        self.places.get(self.oldest).copied().flatten()
+    }
+
+    /// The oldest is over, and `next` followed it.
+    #[inline]
+    fn replace(&mut self, next: Option<QToken>) {
+        self.places[self.oldest] = next;
+        self.turn();
+    }
+
+    #[inline]
+    fn turn(&mut self) {
+        self.oldest += 1;
+        if self.oldest == self.places.len() {
+            self.oldest = 0;
+        }
     }
 }
 
@@ -141,20 +184,15 @@ impl Side {
         Ok(Self {
             os,
             qd,
-            pending: VecDeque::new(),
+            pending: Round::default(),
         })
-    }
-
-    fn pop(&mut self) -> Result<(), Error> {
-        self.pending.push_back(self.os.pop(self.qd, None)?);
-        Ok(())
     }
 
     /// The message of the oldest token, if it is here after at most one turn.
     #[inline(always)]
     fn wait_first(&mut self) -> Result<Option<Sga>, Failure> {
         // With nothing to wait for, a token that never was one would be an error: look again later.
-        let Some(&first) = self.pending.front() else {
+        let Some(first) = self.pending.oldest() else {
             return Ok(None);
         };
         let done = match self.os.wait(first, Some(Duration::ZERO)) {
@@ -162,7 +200,6 @@ impl Side {
             Err(Error::WaitTimedOut) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        self.pending.pop_front();
         match done.result {
             OperationResult::Pop(sga) => Ok(Some(sga)),
             OperationResult::Failed(error) => Err(error.into()),
@@ -171,11 +208,11 @@ impl Side {
     }
 
     /// Reads a message (only the beginning of a long one), and frees it.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, sga: &Sga, expected: &[u8]) -> Result<(), Failure> {
-        let mut bytes = [0; READ_MAX];
-        let read = self.os.sga_read(&sga.view(), &mut bytes)?;
-        if sga.len as usize != expected.len() || bytes[..read] != expected[..read] {
+        let bytes = self.os.sga_bytes(&sga.view())?;
+        let read = bytes.len().min(READ_MAX);
+        if bytes.len() != expected.len() || bytes[..read] != expected[..read] {
             return Err(Failure("a message arrived changed".to_owned()));
         }
         Ok(self.os.sgafree(sga.handle.into())?)
@@ -190,5 +227,5 @@ fn stats(side: &Side) -> &Stats {
 /// other end has its own.
 fn has_unsent(side: &Side) -> bool {
     let stats = stats(side);
-    !side.pending.is_empty() && stats.requests + stats.responses_out > stats.data_out
+    side.pending.oldest().is_some() && stats.requests + stats.responses_out > stats.data_out
 }
