@@ -11,7 +11,8 @@
 //! | `receiver` | what is next, what is kept that came early, what credit to tell |
 //! | `state` | where a channel stands, and when to look at it |
 //! | `port` | who listens |
-//! | `app`, `input`, `answers`, `output`, `ticks` | join them: the user's calls, requests of peers, the ends of our own, what goes out, time |
+//! | `app`, `input`, `answers` | join them: the user's calls, requests of peers, ends of our own |
+//! | `output`, `ticks` | likewise: what goes out, what time brings |
 //!
 //! Whatever fails is tried again under the same number until [`Params::timeout`], and what came
 //! twice is dropped: a message arrives once, or the channel ends with an error.

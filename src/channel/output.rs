@@ -1,17 +1,16 @@
 //! What goes out: numbered messages, notes, last words, answers.
 
-use crate::homa::{Endpoint, Notify, Payload, RpcKey};
+use crate::error::Error;
+use crate::homa::{Endpoint, MAX_MESSAGE_LEN, Notify, Payload, RpcKey};
 use crate::mem::Buf;
 use crate::slots::Key;
 use crate::time::{Duration, Instant};
 use crate::wire::channel::{HEADER_LEN, Header, Kind};
-use crate::wire::homa::MAX_MESSAGE_LEN;
 
 use super::event::ChannelKey;
 use super::sender::{Push, pause};
 use super::state::{Flight, Note, Owner, State, What};
 use super::{Channels, release};
-use crate::error::Error;
 
 /// Bytes of the longest message that goes as one: with its header it is Homa's longest.
 const WHOLE_MAX: u32 = MAX_MESSAGE_LEN - HEADER_LEN as u32;

@@ -47,3 +47,5 @@ pub use endpoint::{Endpoint, Stats, Verdict};
 pub use event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 pub use params::Params;
 pub use pool::BPAGE_LEN;
+
+pub use crate::wire::homa::MAX_MESSAGE_LEN;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::addr::Addr;
+use crate::addr::{Addr, Ip};
 use crate::channel::{self, ChannelKey, Channels, Piece};
 use crate::error::Error;
 use crate::homa::{Endpoint, Event, Payload, SocketKey};
@@ -66,6 +66,7 @@ pub struct Talker {
 pub struct Talk {
     channel: Option<ChannelKey>,
     port: Option<SocketKey>,
+    peer: Ip,
     /// The client's port, which both sides know.
     salt: u64,
     /// So that both sides send other bytes.
@@ -130,6 +131,17 @@ impl Talker {
         self.talks.values().filter_map(|talk| talk.failed).collect()
     }
 
+    /// Of each channel that there was: the peer, the messages received, what went wrong.
+    pub fn outcomes(&self) -> impl Iterator<Item = (Ip, u64, Option<Error>)> {
+        let talks = self.talks.values();
+        talks.map(|talk| (talk.peer, talk.received, talk.failed))
+    }
+
+    /// Send buffers that are in use.
+    pub fn used_bytes(&self) -> usize {
+        self.buffers.used_bytes()
+    }
+
     fn begin(&mut self, now: Instant, homa: &mut Endpoint) {
         match self.params.part {
             Part::Listen { port } => {
@@ -142,7 +154,7 @@ impl Talker {
                 for _ in 0..count {
                     let port = self.channels.open_port(homa, 0).expect("a free port");
                     let salt = homa.port(port).expect("it is open").into();
-                    let id = self.add(None, Some(port), salt, 0);
+                    let id = self.add(None, Some(port), to.ip, salt, 0);
                     let tag = id * KINDS + OPEN;
                     let key = self.channels.connect(now, homa, port, to, tag);
                     if let Some(talk) = self.talks.get_mut(&id) {
@@ -163,6 +175,7 @@ impl Talker {
         &mut self,
         channel: Option<ChannelKey>,
         port: Option<SocketKey>,
+        peer: Ip,
         salt: u64,
         side: u64,
     ) -> u64 {
@@ -173,6 +186,7 @@ impl Talker {
             Talk {
                 channel,
                 port,
+                peer,
                 salt,
                 side,
                 pushed: 0,
@@ -224,7 +238,7 @@ impl Talker {
                 self.refused.push(error);
             }
             Event::Accepted { channel, peer, .. } => {
-                let id = self.add(Some(channel), None, peer.port.into(), 1);
+                let id = self.add(Some(channel), None, peer.ip, peer.port.into(), 1);
                 self.ready.insert(id);
                 self.accept();
             }
