@@ -24,6 +24,7 @@ mod waiting;
 use std::fmt;
 
 use crate::addr::{Addr, Ip};
+use crate::channel;
 use crate::device::Device;
 use crate::error::Error;
 use crate::homa::{self, Endpoint};
@@ -286,6 +287,11 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
 
     pub const fn stats(&self) -> &Stats {
         &self.desk.stats
+    }
+
+    /// What connections counted.
+    pub fn channel_stats(&self) -> &channel::Stats {
+        self.desk.channels.stats()
     }
 
     pub const fn poller(&self) -> &Poller<D> {

@@ -168,6 +168,9 @@ impl Desk {
             Role::Idle => {}
             Role::Listening(port) => self.channels.unlisten(self.now, homa, port),
             Role::Connecting(channel) | Role::Connected(channel) => {
+                if let Some(port) = self.channels.socket(channel) {
+                    homa.send_saved_acks(port);
+                }
                 self.channels.begin_close(self.now, homa, channel);
             }
         }

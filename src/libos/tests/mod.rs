@@ -5,6 +5,7 @@ mod datagrams;
 mod natives;
 mod sockets;
 mod streams;
+mod streams_chance;
 mod waits;
 
 use std::cell::{Cell, RefCell};
