@@ -52,10 +52,10 @@ impl Pair {
             .expect("RPCs are free");
         loop {
             while let Some(ip) = self.client.poll_unresolved() {
-                self.client.handle_peer_up(ip, LinkId(0));
+                self.client.handle_peer_up(ip, LinkId::new(0, 0, 0));
             }
             while let Some(ip) = self.server.poll_unresolved() {
-                self.server.handle_peer_up(ip, LinkId(0));
+                self.server.handle_peer_up(ip, LinkId::new(0, 0, 0));
             }
             pass(
                 now,

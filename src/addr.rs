@@ -29,11 +29,42 @@ pub struct Meta {
 
 /// Names the header template by which the network layer reaches one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
+pub struct LinkId(u32);
 
 impl LinkId {
     /// Own addresses that packets can go to.
     pub const LOOPBACKS: u8 = 16;
+
+    /// Devices that packets can leave by.
+    pub const LEGS: usize = 4;
+
+    const LEG_SHIFT: u32 = 14;
+
+    /// Names entry `index` of the network layer on the device number `leg`, and which of the
+    /// entry's tenants is meant. The last [`Self::LOOPBACKS`] of [`Self::INDEXES`] are no entry's.
+    pub const fn new(leg: u8, index: u16, generation: u16) -> Self {
+        debug_assert!((leg as usize) < Self::LEGS && (index as usize) < Self::INDEXES);
+        Self((generation as u32) << 16 | (leg as u32) << Self::LEG_SHIFT | index as u32)
+    }
+
+    /// Entries that can be told apart.
+    pub const INDEXES: usize = 1 << Self::LEG_SHIFT;
+
+    /// The device by which packets leave.
+    #[inline]
+    pub const fn leg(self) -> usize {
+        (self.0 >> Self::LEG_SHIFT) as usize % Self::LEGS
+    }
+
+    #[inline]
+    pub const fn index(self) -> u16 {
+        (self.0 % Self::INDEXES as u32) as u16
+    }
+
+    #[inline]
+    pub const fn generation(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
 
     /// The way to our own address number `own`: such a packet never touches the NIC.
     pub const fn loopback(own: u8) -> Self {

@@ -304,7 +304,10 @@ impl Source<'_> {
         let variable = overrides
             .iter()
             .find(|one| found.key.split_once('.') == Some((one.section, &one.key)));
-        let entry = self.entries().into_iter().find(|one| one.key == found.key);
+        // Of a section that there may be several of, only the first one's place is known.
+        let section = found.key.split('.').next().unwrap_or_default();
+        let is_it = |one: &Entry| one.key == found.key || one.key == section;
+        let entry = self.entries().into_iter().find(is_it);
         let origin = match (variable, entry) {
             (Some(one), _) => Origin::Variable(one.variable.clone()),
             (None, Some(entry)) => self.origin(entry.span.start),
@@ -312,7 +315,7 @@ impl Source<'_> {
         };
         ConfigError {
             origin,
-            key: found.key.to_owned(),
+            key: found.key,
             value: found.value,
             right: found.right,
             error: Error::Invalid,

@@ -72,7 +72,7 @@ fn endpoint(params: Params) -> (Endpoint, SocketKey) {
 
 fn resolve(homa: &mut Endpoint) {
     while let Some(ip) = homa.poll_unresolved() {
-        homa.handle_peer_up(ip, LinkId(7));
+        homa.handle_peer_up(ip, LinkId::new(0, 7, 0));
     }
 }
 

@@ -163,7 +163,7 @@ impl Side {
 
     fn settle(&mut self, now: Instant) {
         while let Some(ip) = self.homa.poll_unresolved() {
-            self.homa.handle_peer_up(ip, LinkId(7));
+            self.homa.handle_peer_up(ip, LinkId::new(0, 7, 0));
         }
         while let Some(event) = self.homa.poll_event() {
             match event {

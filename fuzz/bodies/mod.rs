@@ -107,7 +107,7 @@ pub fn buffers() -> Buffers {
 /// Gives each peer that is asked for a link.
 pub fn resolve(homa: &mut Endpoint) {
     while let Some(ip) = homa.poll_unresolved() {
-        homa.handle_peer_up(ip, LinkId(7));
+        homa.handle_peer_up(ip, LinkId::new(0, 7, 0));
     }
 }
 

@@ -8,7 +8,7 @@ use super::sections::{Backend, Config, Dpdk, Homa, Memory, Network};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Impossible {
     /// `section.key`.
-    pub(super) key: &'static str,
+    pub(super) key: String,
     pub(super) value: String,
     /// What would be right.
     pub(super) right: String,
@@ -39,7 +39,7 @@ pub(super) fn check(config: &Config) -> Result<(), Impossible> {
     ] {
         ranges.into_iter().try_for_each(in_range)?;
     }
-    check_network(&config.network)?;
+    check_networks(config)?;
     check_homa(&config.homa)?;
     check_memory(&config.memory)?;
     check_dpdk(&config.dpdk)
@@ -54,27 +54,35 @@ fn in_range((key, value, range, unit): Range) -> Result<(), Impossible> {
 }
 
 fn impossible<T>(
-    key: &'static str,
+    key: impl Into<String>,
     value: impl ToString,
     right: impl Into<String>,
 ) -> Result<T, Impossible> {
     Err(Impossible {
-        key,
+        key: key.into(),
         value: value.to_string(),
         right: right.into(),
     })
+}
+
+fn mtu_range(key: &'static str, network: &Network) -> Range {
+    // 576: what every IPv4 host must take. 9,000: the largest that the virtual devices carry.
+    (key, network.mtu_bytes.into(), 576..=9_000, "bytes")
+}
+
+fn protocol_range(key: &'static str, network: &Network) -> Range {
+    (key, network.ip_protocol.into(), 1..=254, "")
 }
 
 #[rustfmt::skip]
 fn outer_ranges(config: &Config) -> Vec<Range> {
     let Config { network, arp, datagram, channel, runtime, .. } = config;
     vec![
-        // 576: what every IPv4 host must take. 9,000: the largest that the virtual devices carry.
-        ("network.mtu_bytes", network.mtu_bytes.into(), 576..=9_000, "bytes"),
-        ("network.ip_protocol", network.ip_protocol.into(), 1..=254, ""),
+        mtu_range("network.mtu_bytes", network),
+        protocol_range("network.ip_protocol", network),
         ("arp.tries_max", arp.tries_max.into(), 1..=20, "tries"),
         ("arp.first_wait_ms", arp.first_wait_ms.into(), 1..=10_000, "ms"),
-        ("arp.neighbors_max", arp.neighbors_max.into(), 1..=65_520, "neighbours"),
+        ("arp.neighbors_max", arp.neighbors_max.into(), 1..=16_368, "neighbours"),
         ("datagram.reply_grace_ms", datagram.reply_grace_ms.into(), 0..=10_000, "ms"),
         ("datagram.outstanding_max", datagram.outstanding_max.into(), 1..=65_536, "requests"),
         // Each has an RPC's slot at least.
@@ -139,12 +147,54 @@ fn memory_ranges(memory: &Memory, dpdk: &Dpdk) -> Vec<Range> {
     ]
 }
 
-fn check_network(network: &Network) -> Result<(), Impossible> {
+/// All devices, each alone and all together.
+fn check_networks(config: &Config) -> Result<(), Impossible> {
+    /// Devices of one runtime, `[network]` among them. Source: ours, see `addr::LinkId`.
+    const DEVICES_MAX: usize = 4;
+    if config.port.len() >= DEVICES_MAX {
+        let right = "there can be three besides [network]";
+        return impossible("port", format!("{} sections", config.port.len()), right);
+    }
+    check_network("network", &config.network)?;
+    for (index, port) in config.port.iter().enumerate() {
+        in_range(mtu_range("port.mtu_bytes", port))?;
+        in_range(protocol_range("port.ip_protocol", port))?;
+        if port.interface.is_empty() {
+            return impossible("port.interface", "\"\"", "must name the device");
+        }
+        check_network("port", port)?;
+        for other in config.port[..index].iter().chain([&config.network]) {
+            check_side_by_side(port, other)?;
+        }
+    }
+    Ok(())
+}
+
+/// A device, and one of those named before it.
+fn check_side_by_side(port: &Network, other: &Network) -> Result<(), Impossible> {
+    if port.interface == other.interface {
+        let right = "is the device of another section already";
+        return impossible("port.interface", &port.interface, right);
+    }
+    let addresses = port.address.0.iter();
+    let is_taken = |ip| other.address.0.iter().any(|one| one.ip == ip);
+    match addresses.map(|one| one.ip).find(|&ip| is_taken(ip)) {
+        Some(ip) => impossible(
+            "port.address",
+            ip,
+            "is the address of another device already",
+        ),
+        None => Ok(()),
+    }
+}
+
+fn check_network(section: &str, network: &Network) -> Result<(), Impossible> {
+    let key = |name: &str| format!("{section}.{name}");
     let name = network.interface.as_str();
     let kernel_name = matches!(network.backend, Backend::AfPacket | Backend::Tap);
     if kernel_name && name.len() > INTERFACE_NAME_MAX_LEN {
         return impossible(
-            "network.interface",
+            key("interface"),
             name,
             "a kernel interface has 1 to 15 characters",
         );
@@ -152,31 +202,27 @@ fn check_network(network: &Network) -> Result<(), Impossible> {
     // The name becomes part of an EAL argument, whose own separators they are.
     let separator = |c: char| c.is_whitespace() || c == '/' || c == ',';
     if kernel_name && name.contains(separator) {
-        return impossible(
-            "network.interface",
-            name,
-            "must have no space, comma or slash",
-        );
+        return impossible(key("interface"), name, "must have no space, comma or slash");
     }
     let addresses = &network.address.0;
     if addresses.is_empty() {
-        return impossible("network.address", "[]", "must hold one address or more");
+        return impossible(key("address"), "[]", "must hold one address or more");
     }
     for one in addresses {
         // 224.0.0.0/4 and ff00::/8.
         let multicast = std::net::IpAddr::from(one.ip).is_multicast();
         if one.ip.is_unspecified() || multicast {
-            return impossible("network.address", one.ip, "must be an address of one host");
+            return impossible(key("address"), one.ip, "must be an address of one host");
         }
     }
     let unreachable = |gateway| !addresses.iter().any(|one| one.contains(gateway));
     if let Some(gateway) = network.gateway.0.filter(|&gateway| unreachable(gateway)) {
-        let right = "must lie in the network of one of network.address";
-        return impossible("network.gateway", gateway, right);
+        let right = "must lie in the network of one of our addresses there";
+        return impossible(key("gateway"), gateway, right);
     }
     match network.mac.0 {
         Some(mac) if mac[0] & 1 == 1 || mac == [0; 6] => impossible(
-            "network.mac",
+            key("mac"),
             format!("{mac:02x?}"),
             "must be the MAC of one interface",
         ),

@@ -12,6 +12,8 @@ use super::forms::{Addresses, Mac, OptionalIp};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     pub network: Network,
+    /// `[[port]]`: further devices, each with its own addresses.
+    pub port: Vec<Network>,
     pub arp: Arp,
     pub homa: Homa,
     pub memory: Memory,
@@ -35,7 +37,7 @@ pub enum Backend {
     Vdev,
 }
 
-/// `[network]`: the device and our addresses.
+/// `[network]` and `[[port]]`: a device and our addresses on it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Network {

@@ -5,7 +5,6 @@
 
 use crate::addr::Addr;
 use crate::channel::{self, Channels};
-use crate::device::RX_BURST;
 use crate::error::Error;
 use crate::homa::{Endpoint, Event, Message, RpcKey, SocketKey};
 use crate::mem::Buffers;
@@ -161,12 +160,12 @@ impl Desk {
         }
     }
 
-    /// Does what is due after a turn at `self.now`, in which so many frames came.
+    /// Does what is due after a turn at `self.now`. Frames may still wait, if it `is_behind`.
     #[inline]
-    pub(super) fn end_turn(&mut self, homa: &mut Endpoint, since: Duration, frames: usize) {
+    pub(super) fn end_turn(&mut self, homa: &mut Endpoint, since: Duration, is_behind: bool) {
         self.drain(homa);
-        // A full burst means that more is waiting, which may be what some grace is there for.
-        if frames < RX_BURST {
+        // What waits to be looked at may be what some grace is there for.
+        if !is_behind {
             self.lived = self.lived + since.min(TICK);
         }
         if !self.holding.is_empty() {

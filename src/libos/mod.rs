@@ -63,8 +63,19 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     /// Joins a device, the network's and the transport's settings, receive memory and a clock.
     pub fn over(
         device: D,
-        mut clock: C,
+        clock: C,
         net: net::Params,
+        homa: homa::Params,
+        params: Params,
+        region: Region,
+    ) -> Result<Self, Error> {
+        Self::over_devices(vec![(device, net)], clock, homa, params, region)
+    }
+
+    /// The same over several devices, each with the network's settings on it.
+    pub fn over_devices(
+        devices: Vec<(D, net::Params)>,
+        mut clock: C,
         homa: homa::Params,
         params: Params,
         region: Region,
@@ -73,7 +84,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         let now = clock.now();
         let sockets_max = homa.sockets_max as usize;
         Ok(Self {
-            poller: Poller::new(device, net, homa, region, now)?,
+            poller: Poller::over(devices, homa, region, now)?,
             clock,
             idleness: Idleness::new(params.yield_after_turns),
             desk: Desk::new(params, now)?,
@@ -322,7 +333,8 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         let frames = self
             .poller
             .turn_with(now, |homa, event| desk.on_event(homa, event));
-        self.desk.end_turn(self.poller.homa(), since, frames);
+        let is_behind = self.poller.is_behind();
+        self.desk.end_turn(self.poller.homa(), since, is_behind);
         self.idleness.on_turn(frames);
         self.unturned = 0;
         now

@@ -21,38 +21,39 @@ pub type LibOS = LibOSOver<Port, dpdk::Clock>;
 impl LibOS {
     /// Starts DPDK, unless this process has done so, and opens the port that `config` names.
     pub fn new(config: &Config) -> Result<Self, StartError> {
-        let backend = backend(config)?;
+        config.interface()?;
+        let backends = networks(config).map(backend);
+        let backends = backends.collect::<Result<Vec<_>, _>>()?;
         let eal = eal(config)?;
-        let addresses = &config.network.address.0;
-        let port = Port::open(
-            &eal,
-            &PortParams {
-                backend,
-                mtu: config.network.mtu_bytes,
-                rx_ring: to_u16(config.dpdk.rx_ring),
-                tx_ring: to_u16(config.dpdk.tx_ring),
-                address: addresses.first().map(|address| address.ip),
-            },
-        )?;
         // Each runtime has its own ids, ports and hash keys, of the operating system's entropy.
         let seed = RandomState::new().build_hasher().finish();
+        let mut homa = homa_params(config, seed);
+        let (mut devices, mut nic_mbps) = (Vec::new(), 0);
+        for (network, backend) in networks(config).zip(backends) {
+            let port = Port::open(
+                &eal,
+                &PortParams {
+                    backend,
+                    mtu: network.mtu_bytes,
+                    rx_ring: to_u16(config.dpdk.rx_ring),
+                    tx_ring: to_u16(config.dpdk.tx_ring),
+                    address: network.address.0.first().map(|address| address.ip),
+                },
+            )?;
+            if network.backend == config::Backend::Pci {
+                // Virtual devices name a speed too, but it is not that of any link.
+                nic_mbps += port.caps().link_mbps;
+            }
+            devices.push((port, net_params(network, &config.arp, seed)));
+        }
+        if homa.link_mbps == 0 {
+            homa.link_mbps = nic_mbps;
+        }
         let region = Region::owned(config.memory.receive_bytes as usize)
             .map_err(|error| StartError::new(error, "memory.receive_bytes: no such memory"))?;
-        let mut homa = homa_params(config, seed);
-        let is_nic = config.network.backend == config::Backend::Pci;
-        if homa.link_mbps == 0 && is_nic {
-            // Virtual devices name a speed too, but it is not that of any link.
-            homa.link_mbps = port.caps().link_mbps;
-        }
-        Self::over(
-            port,
-            dpdk::Clock::start(),
-            net_params(config, seed),
-            homa,
-            params(config, seed),
-            region,
-        )
-        .map_err(|error| StartError::new(error, format!("the settings do not fit: {error}")))
+        let (clock, params) = (dpdk::Clock::start(), params(config, seed));
+        Self::over_devices(devices, clock, homa, params, region)
+            .map_err(|error| StartError::new(error, format!("the settings do not fit: {error}")))
     }
 }
 
@@ -73,13 +74,17 @@ fn unsupported(key: &str, text: &str) -> StartError {
     StartError::new(Error::NotSupported, format!("{key}: {text}"))
 }
 
-fn backend(config: &Config) -> Result<dpdk::Backend, StartError> {
-    let interface = config.interface()?.to_owned();
-    let mac = config.network.mac.0;
-    if mac.is_some() && config.network.backend != config::Backend::Tap {
+/// All devices that the settings name.
+fn networks(config: &Config) -> impl Iterator<Item = &config::Network> {
+    std::iter::once(&config.network).chain(&config.port)
+}
+
+fn backend(network: &config::Network) -> Result<dpdk::Backend, StartError> {
+    let (interface, mac) = (network.interface.clone(), network.mac.0);
+    if mac.is_some() && network.backend != config::Backend::Tap {
         return Err(unsupported("network.mac", "only a tap can be given one"));
     }
-    Ok(match config.network.backend {
+    Ok(match network.backend {
         config::Backend::AfPacket => dpdk::Backend::AfPacket { interface },
         config::Backend::Tap => dpdk::Backend::Tap { interface, mac },
         config::Backend::Pci => dpdk::Backend::Pci(interface),
@@ -104,13 +109,12 @@ fn eal(config: &Config) -> Result<Eal, StartError> {
             }
         },
     };
-    let is_pci = config.network.backend == config::Backend::Pci;
-    let pci = is_pci.then(|| config.network.interface.clone());
+    let pci = networks(config).filter(|network| network.backend == config::Backend::Pci);
     let params = EalParams {
         memory_mib: dpdk.memory_mb,
         hugepages: dpdk.hugepages,
         core,
-        pci: pci.into_iter().collect(),
+        pci: pci.map(|network| network.interface.clone()).collect(),
     };
     match Eal::start(&params) {
         // Another runtime of this process has started it.
@@ -119,8 +123,7 @@ fn eal(config: &Config) -> Result<Eal, StartError> {
     }
 }
 
-fn net_params(config: &Config, seed: u64) -> net::Params {
-    let (network, arp) = (&config.network, &config.arp);
+fn net_params(network: &config::Network, arp: &config::Arp, seed: u64) -> net::Params {
     let addresses = network.address.0.iter().map(|address| net::Interface {
         ip: address.ip,
         prefix: address.prefix_bits,

@@ -28,6 +28,10 @@ pub use stack::Stack;
 /// What a [`Stack`] is told at its start.
 #[derive(Clone, Debug)]
 pub struct Params {
+    /// The number of the device, 0 to 3, where a runtime has several.
+    pub leg: u8,
+    /// The number of the first of our addresses, unless other devices have that one.
+    pub first_own: u8,
     /// The NIC's own address.
     pub mac: [u8; 6],
     /// Ours, 1 to 16. A peer is spoken to from the first one whose network it is in.
@@ -200,6 +204,8 @@ impl Default for Params {
     /// All but `mac` and `addresses`, which nobody can guess.
     fn default() -> Self {
         Self {
+            leg: 0,
+            first_own: 0,
             mac: [0; 6],
             addresses: Vec::new(),
             gateway: None,
@@ -224,19 +230,21 @@ impl Params {
     pub const ADDRESSES_LIMIT: usize = LinkId::LOOPBACKS as usize;
 
     /// Most neighbours that a [`LinkId`] can name; the last ones name our own addresses.
-    pub const NEIGHBORS_LIMIT: usize = 65_536 - LinkId::LOOPBACKS as usize;
+    pub const NEIGHBORS_LIMIT: usize = LinkId::INDEXES - LinkId::LOOPBACKS as usize;
 
     /// Tells what is wrong, and what would be right.
     pub fn validate(&self) -> Result<(), &'static str> {
         const ICMP: u8 = 1;
         let wrong = [
+            (usize::from(self.leg) >= LinkId::LEGS, "leg: must be 0 to 3"),
             (
                 !arp::is_station(self.mac),
                 "mac: must be a NIC's own address, neither zero nor multicast",
             ),
             (
-                !(1..=Self::ADDRESSES_LIMIT).contains(&self.addresses.len()),
-                "addresses: must be 1 to 16, such as 10.0.0.1/24",
+                self.addresses.is_empty()
+                    || usize::from(self.first_own) + self.addresses.len() > Self::ADDRESSES_LIMIT,
+                "addresses: must be 1 to 16, over all devices, such as 10.0.0.1/24",
             ),
             (
                 !self.addresses.iter().all(Interface::is_valid),
@@ -254,7 +262,7 @@ impl Params {
             ),
             (
                 !(1..=Self::NEIGHBORS_LIMIT).contains(&self.neighbors_max),
-                "neighbors_max: must be 1 to 65,520",
+                "neighbors_max: must be 1 to 16,368",
             ),
             (
                 !(1..=16).contains(&self.arp_tries),

@@ -51,6 +51,7 @@ pub(super) enum Word {
 
 #[derive(Debug)]
 pub(super) struct Neighbors {
+    leg: u8,
     mac: [u8; 6],
     ip_protocol: u8,
     gateway: Option<Ip>,
@@ -125,6 +126,7 @@ impl Neighbors {
     pub(super) fn new(params: &Params) -> Self {
         let capacity = params.neighbors_max;
         Self {
+            leg: params.leg,
             mac: params.mac,
             ip_protocol: params.ip_protocol,
             gateway: params.gateway,
@@ -243,9 +245,9 @@ impl Neighbors {
     /// The headers to a peer; `None` if the link is void.
     #[inline(always)]
     pub(super) fn use_link(&mut self, now: Instant, id: LinkId) -> Option<&Template> {
-        let (index, generation) = (id.0 as u16, (id.0 >> 16) as u16);
+        let index = id.index();
         let link = self.links.get_mut(usize::from(index))?;
-        if link.generation != generation || !link.is_up {
+        if link.generation != id.generation() || !link.is_up {
             return None;
         }
         link.used_at = now;
@@ -491,7 +493,7 @@ impl Neighbors {
 impl Neighbors {
     fn id(&self, index: u16) -> LinkId {
         let generation = self.links[usize::from(index)].generation;
-        LinkId(u32::from(generation) << 16 | u32::from(index))
+        LinkId::new(self.leg, index, generation)
     }
 
     /// Makes room for a peer and takes it in, without a link address, in this state.

@@ -28,13 +28,16 @@ pub(super) enum Hop {
 
 #[derive(Debug)]
 pub(super) struct Routes {
+    /// The number of the first of our addresses.
+    first_own: u8,
     interfaces: Vec<Interface>,
     gateway: Option<Ip>,
 }
 
 impl Routes {
-    pub(super) fn new(interfaces: Vec<Interface>, gateway: Option<Ip>) -> Self {
+    pub(super) fn new(first_own: u8, interfaces: Vec<Interface>, gateway: Option<Ip>) -> Self {
         Self {
+            first_own,
             interfaces,
             gateway,
         }
@@ -43,12 +46,13 @@ impl Routes {
     /// Which of our addresses this is.
     fn own_number(&self, ip: Ip) -> Option<u8> {
         let own = self.interfaces.iter().position(|own| own.ip == ip)?;
-        u8::try_from(own).ok()
+        self.first_own.checked_add(u8::try_from(own).ok()?)
     }
 
     /// Our address of that number.
     pub(super) fn own(&self, number: u8) -> Option<Ip> {
-        self.interfaces.get(usize::from(number)).map(|own| own.ip)
+        let index = number.checked_sub(self.first_own)?;
+        self.interfaces.get(usize::from(index)).map(|own| own.ip)
     }
 
     #[inline]
@@ -135,7 +139,7 @@ mod tests {
             interface(Ip::v4(10, 0, 0, 1), 24),
             interface(Ip::v4(10, 0, 1, 1), 31),
         ];
-        Routes::new(interfaces, gateway)
+        Routes::new(0, interfaces, gateway)
     }
 
     #[test]

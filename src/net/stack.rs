@@ -7,7 +7,7 @@ use super::headers::{ETHERNET_LEN, Ethernet, HEADERS_LEN, IPV4_LEN, Ipv4, Templa
 use super::icmp::{self, Limiter, Message, Quote};
 use super::neighbor::{Neighbors, Request, Word};
 use super::outbox::Outbox;
-use super::route::Routes;
+use super::route::{Hop, Routes};
 use super::{Event, Ingress, NeighborStats, Odd, Params, Stats};
 use crate::addr::{Ip, LinkId, Meta, Sent};
 use crate::device::{Checksums, NET_ROOM, TxMeta};
@@ -48,7 +48,7 @@ impl Stack {
             mtu: params.mtu,
             ip_protocol: params.ip_protocol,
             neighbors: Neighbors::new(&params),
-            routes: Routes::new(params.addresses, params.gateway),
+            routes: Routes::new(params.first_own, params.addresses, params.gateway),
             outbox,
             ports_limiter: Limiter::new(Limiter::PORTS_BURST),
             protocols_limiter: Limiter::new(Limiter::PROTOCOLS_BURST),
@@ -91,6 +91,15 @@ impl Stack {
                 None
             }
         }
+    }
+
+    /// How near a peer is, the nearest first; an error if there is no way to it.
+    pub fn nearness(&self, peer: Ip) -> Result<u8, Error> {
+        Ok(match self.routes.hop(peer)? {
+            Hop::Own(_) => 0,
+            Hop::Direct { .. } => 1,
+            Hop::Gateway { .. } => 2,
+        })
     }
 
     /// The way to a peer. `None` if its link address is not known yet: an event will tell.
@@ -208,7 +217,8 @@ impl Stack {
             }
     }
 
-    /// Our address of that number, as [`LinkId::as_loopback`] tells it; the first is number 0.
+    /// Our address of that number, as [`LinkId::as_loopback`] tells it; the first is number
+    /// [`Params::first_own`].
     pub fn own(&self, number: u8) -> Option<Ip> {
         self.routes.own(number)
     }

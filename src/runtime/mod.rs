@@ -2,12 +2,14 @@
 //! who wait for it.
 
 mod handle;
+mod leg;
 mod poller;
 mod rendezvous;
 mod token;
 mod wait;
 
 pub use handle::Handles;
+pub use leg::Leg;
 pub use poller::Poller;
 pub use rendezvous::Rendezvous;
 pub use token::{QToken, Search, Tokens};

@@ -1,13 +1,14 @@
-//! The one place where device, network layer and transport meet.
+//! The one place where devices, network layer and transport meet.
 
 use crate::addr::{Ip, Meta, Sent};
-use crate::device::{Checksums, Device, NET_ROOM, RX_BURST, TX_BURST};
+use crate::device::{Device, NET_ROOM, RX_BURST, TX_BURST};
 use crate::error::Error;
 use crate::homa::{self, Endpoint, Event, RpcKey, Verdict};
 use crate::mem::Region;
-use crate::net::{self, Ingress, Stack, Unreachable};
+use crate::net::{self, Stack};
 use crate::time::Instant;
-use crate::wire::homa::RpcId;
+
+use super::leg::Leg;
 
 /// Turns in a row with a full receive burst after which timers act all the same. That many bursts
 /// are more than any receive ring holds, so what waited at first is drained by then.
@@ -16,21 +17,24 @@ const FULL_TURNS_MAX: u32 = 256;
 /// Packets to ourselves in one turn, at most.
 const LOOPED_MAX: usize = TX_BURST;
 
-/// A device, the network layer and the transport over it, turned by one thread.
+/// One to four devices, the network layer over each, and the transport over all, turned by one
+/// thread. A peer is reached by the device in whose network it is, or else by one that has a
+/// gateway; the first of several.
 #[derive(Debug)]
 pub struct Poller<D> {
-    device: D,
-    net: Stack,
+    first: Leg<D>,
+    /// Mostly there is no other, and then nothing must be slower for it.
+    others: Vec<Leg<D>>,
     homa: Endpoint,
-    /// Receive bursts in a row that came back full.
+    /// Turns in a row in which a receive burst came back full.
     full_turns: u32,
-    /// The last packet to ourselves, and which of our addresses it goes to.
-    looped: Vec<u8>,
+    /// A packet to ourselves, or one of which it is not known yet by which device it leaves.
+    draft: Vec<u8>,
 }
 
 impl<D: Device> Poller<D> {
-    /// Puts the three together. The MAC and the MTU are the device's, unless `net` has a smaller
-    /// MTU; the length of Homa packets follows from it.
+    /// Over one device. Its MAC and its MTU are the device's, unless `net` has a smaller MTU; the
+    /// length of Homa packets follows from it.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a param is out of its range.
@@ -41,23 +45,47 @@ impl<D: Device> Poller<D> {
         region: Region,
         now: Instant,
     ) -> Result<Self, Error> {
+        Self::over(vec![(device, net)], homa, region, now)
+    }
+
+    /// Over several devices, at most four; the smallest MTU counts.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`Error::Invalid`] too for no devices or too many, or for an address that
+    /// two of them have.
+    pub fn over(
+        devices: Vec<(D, net::Params)>,
+        homa: homa::Params,
+        region: Region,
+        now: Instant,
+    ) -> Result<Self, Error> {
         const IPV4_LEN: u16 = 20;
-        let caps = device.caps();
-        let mtu = net.mtu.min(caps.mtu);
-        let net = Stack::new(net::Params {
-            mac: caps.mac,
-            mtu,
-            ..net
-        })?;
-        let packet_max = mtu - IPV4_LEN;
+        let (mut packet_max, mut first_own) = (u16::MAX, 0);
+        let mut legs = Vec::<Leg<D>>::new();
+        for (device, params) in devices {
+            let is_taken = |own: &net::Interface| legs.iter().any(|leg| leg.net.is_own(own.ip));
+            if params.addresses.iter().any(is_taken) {
+                return Err(Error::Invalid);
+            }
+            packet_max = packet_max.min(params.mtu.min(device.caps().mtu) - IPV4_LEN);
+            let own_count = params.addresses.len();
+            let params = net::Params {
+                leg: u8::try_from(legs.len()).map_err(|_| Error::Invalid)?,
+                first_own,
+                ..params
+            };
+            legs.push(Leg::new(device, params)?);
+            first_own += own_count as u8; // The network layer has checked that so many fit.
+        }
+        let mut legs = legs.into_iter();
+        let first = legs.next().ok_or(Error::Invalid)?;
         let homa = Endpoint::new(homa::Params { packet_max, ..homa }, region, now)?;
-        let looped = vec![0; usize::from(packet_max)];
         Ok(Self {
-            device,
-            net,
+            first,
+            others: legs.collect(),
             homa,
             full_turns: 0,
-            looped,
+            draft: vec![0; usize::from(packet_max)],
         })
     }
 
@@ -65,8 +93,12 @@ impl<D: Device> Poller<D> {
     /// what it sends goes out in the same turn. Tells how many frames came in.
     #[inline]
     pub fn turn_with(&mut self, now: Instant, mut app: impl FnMut(&mut Endpoint, Event)) -> usize {
-        let received = self.receive(now, &mut app);
-        self.live(now, received);
+        let mut received = self.first.receive(&mut self.homa, now, &mut app);
+        let mut is_full = received == RX_BURST;
+        if !self.others.is_empty() {
+            is_full |= self.receive_others(now, &mut received);
+        }
+        self.live(now, is_full);
         if self.homa.has_events() {
             self.tell(&mut app);
         }
@@ -86,22 +118,26 @@ impl<D: Device> Poller<D> {
 
     /// When a turn is needed even if nothing arrives.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match (self.homa.poll_timeout(), self.net.poll_timeout()) {
-            (Some(homa), Some(net)) => Some(homa.min(net)),
-            (homa, net) => homa.or(net),
-        }
+        let net = self.legs().filter_map(|leg| leg.net.poll_timeout());
+        net.chain(self.homa.poll_timeout()).min()
+    }
+
+    /// Whether more frames waited in the last turn than it took: what we wait for may be among
+    /// them.
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.full_turns > 0
     }
 
     /// The first of our addresses.
     pub fn local_ip(&self) -> Ip {
-        self.net
-            .own(0)
+        self.own(0)
             .expect("the network layer has at least one address")
     }
 
     /// Whether `ip` is one of our addresses.
     pub fn is_own(&self, ip: Ip) -> bool {
-        self.net.is_own(ip)
+        self.legs().any(|leg| leg.net.is_own(ip))
     }
 
     pub fn homa(&mut self) -> &mut Endpoint {
@@ -112,62 +148,68 @@ impl<D: Device> Poller<D> {
         &self.homa
     }
 
+    /// The devices, in the order they were given.
+    pub fn legs(&self) -> impl Iterator<Item = &Leg<D>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    pub fn legs_mut(&mut self) -> impl Iterator<Item = &mut Leg<D>> {
+        std::iter::once(&mut self.first).chain(&mut self.others)
+    }
+
+    /// The network layer of the first device.
     pub fn net(&self) -> &Stack {
-        &self.net
+        &self.first.net
     }
 
+    /// The first device.
     pub fn device(&self) -> &D {
-        &self.device
+        &self.first.device
     }
 
+    /// The first device.
     pub fn device_mut(&mut self) -> &mut D {
-        &mut self.device
+        &mut self.first.device
     }
 
-    #[inline]
-    fn receive(&mut self, now: Instant, app: &mut impl FnMut(&mut Endpoint, Event)) -> usize {
-        let (net, homa) = (&mut self.net, &mut self.homa);
-        self.device.rx_burst(|frame, rx| {
-            if let Some((meta, packet)) = net.ingress_known(now, frame, rx.checksums) {
-                if homa.handle_packet(now, meta, packet, app) == Verdict::PortUnreachable {
-                    net.port_unreachable(now, meta, packet);
-                }
-            } else {
-                receive_other(net, homa, now, frame, rx.checksums);
-            }
-        })
+    /// Our address of that number.
+    fn own(&self, number: u8) -> Option<Ip> {
+        self.legs().find_map(|leg| leg.net.own(number))
+    }
+
+    /// Takes what came to the other devices; what happens by it waits to be told. Adds the number
+    /// of frames, and tells whether more may wait.
+    #[inline(never)]
+    fn receive_others(&mut self, now: Instant, received: &mut usize) -> bool {
+        let mut is_full = false;
+        for leg in &mut self.others {
+            let count = leg.receive(&mut self.homa, now, &mut Endpoint::keep_event);
+            *received += count;
+            is_full |= count == RX_BURST;
+        }
+        is_full
     }
 
     /// What time brings. While received frames still wait, none passes: a peer is silent only if
     /// all that came from it has been looked at.
     #[inline]
-    fn live(&mut self, now: Instant, received: usize) {
-        if received == RX_BURST && self.full_turns < FULL_TURNS_MAX {
+    fn live(&mut self, now: Instant, is_full: bool) {
+        if is_full && self.full_turns < FULL_TURNS_MAX {
             self.full_turns += 1;
         } else {
             self.full_turns = 0;
             self.homa.handle_timeout(now);
-            self.net.handle_timeout(now);
+            self.first.net.handle_timeout(now);
+            for leg in &mut self.others {
+                leg.net.handle_timeout(now);
+            }
         }
         if self.homa.has_unresolved() {
             self.resolve(now);
         }
-        if self.net.has_events() {
-            self.join_links(now);
-        }
-    }
-
-    /// Tells the transport what became of the ways to its peers.
-    #[cold]
-    fn join_links(&mut self, now: Instant) {
-        while let Some(event) = self.net.poll_event() {
-            match event {
-                net::Event::Up { peer, link } => self.homa.handle_peer_up(peer, link),
-                net::Event::Failed { peer, error } => {
-                    self.homa.handle_peer_failed(now, peer, error);
-                }
-                net::Event::Gone { peer, .. } => self.homa.handle_peer_lost(peer),
-            }
+        self.first.tell_links(&mut self.homa, now);
+        for leg in &mut self.others {
+            leg.tell_links(&mut self.homa, now);
         }
     }
 
@@ -175,7 +217,11 @@ impl<D: Device> Poller<D> {
     #[cold]
     fn resolve(&mut self, now: Instant) {
         while let Some(ip) = self.homa.poll_unresolved() {
-            match self.net.link(now, ip) {
+            let legs = std::iter::once(&mut self.first).chain(&mut self.others);
+            // One from which there is no way tells why, if all are so.
+            let nearest = legs.min_by_key(|leg| leg.net.nearness(ip).unwrap_or(u8::MAX));
+            let Some(leg) = nearest else { return };
+            match leg.net.link(now, ip) {
                 Ok(Some(link)) => self.homa.handle_peer_up(ip, link),
                 Ok(None) => {}
                 Err(error) => self.homa.handle_peer_failed(now, ip, error),
@@ -194,54 +240,47 @@ impl<D: Device> Poller<D> {
     /// Sends what waits, at most a burst of it.
     #[inline]
     fn transmit(&mut self, now: Instant) {
-        if self.net.has_output() {
-            self.transmit_own(now);
-        }
-        if self.homa.has_output() && self.device.tx_room() > 0 {
+        self.first.transmit_own(now);
+        if !self.others.is_empty() {
+            self.transmit_others(now);
+        } else if self.homa.has_output() && self.first.device.tx_room() > 0 {
             match self.homa.poll_lone() {
                 Some(rpc) => self.transmit_lone(now, rpc),
-                None => self.transmit_homa(now),
+                None => self.transmit_burst(now),
             }
         }
-        self.device.flush();
-    }
-
-    /// Sends frames of the network layer's own.
-    #[cold]
-    fn transmit_own(&mut self, now: Instant) {
-        while self.device.tx_room() > 0
-            && let Some((frame, meta)) = self.net.poll_transmit(now, self.device.tx_slot())
-        {
-            self.device.tx_commit(frame, meta);
-        }
+        self.first.device.flush();
     }
 
     /// Sends a message of one packet, the only thing there is to send.
     #[inline(never)]
     fn transmit_lone(&mut self, now: Instant, rpc: RpcKey) {
-        let slot = self.device.tx_slot();
+        let Leg { device, net, .. } = &mut self.first;
+        let slot = device.tx_slot();
         if let Some(sent) = self.homa.transmit_lone(now, rpc, &mut slot[NET_ROOM..]) {
-            if sent.link.as_loopback().is_some() {
-                self.loop_back(now, sent);
-            } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
-                self.device.tx_commit(frame, meta);
+            if let Some(own) = sent.link.as_loopback() {
+                self.loop_back(now, own, &sent);
+            } else if let Some((frame, meta)) = net.seal(slot, &sent) {
+                device.tx_commit(frame, meta);
             }
         }
     }
 
     #[inline(never)]
-    fn transmit_homa(&mut self, now: Instant) {
+    fn transmit_burst(&mut self, now: Instant) {
         let mut looped = 0;
-        for _ in 0..self.device.tx_room().min(TX_BURST) {
-            let slot = self.device.tx_slot();
+        for _ in 0..self.first.device.tx_room().min(TX_BURST) {
+            let leg = &mut self.first;
+            let slot = leg.device.tx_slot();
             let Some(sent) = self.homa.poll_transmit(now, &mut slot[NET_ROOM..]) else {
                 return;
             };
-            if sent.link.as_loopback().is_some() {
-                self.loop_back(now, sent);
-                looped += 1;
-            } else if let Some((frame, meta)) = self.net.seal(slot, &sent) {
-                self.device.tx_commit(frame, meta);
+            match sent.link.as_loopback() {
+                None => leg.commit(&sent),
+                Some(own) => {
+                    self.loop_back(now, own, &sent);
+                    looped += 1;
+                }
             }
             if looped == LOOPED_MAX || !self.homa.has_output() {
                 return;
@@ -249,65 +288,57 @@ impl<D: Device> Poller<D> {
         }
     }
 
-    /// Hands the packet in the next slot, which is to one of our own addresses, back to the
-    /// transport.
-    #[cold]
-    fn loop_back(&mut self, now: Instant, sent: Sent) {
-        let packet = NET_ROOM..NET_ROOM + usize::from(sent.len.get());
-        self.looped.clear();
-        self.looped
-            .extend_from_slice(&self.device.tx_slot()[packet]);
-        if let Some(own) = sent.link.as_loopback() {
-            self.deliver_looped(now, own);
+    /// Sends by whichever device leads to each peer, where there are several.
+    #[inline(never)]
+    fn transmit_others(&mut self, now: Instant) {
+        for leg in &mut self.others {
+            leg.transmit_own(now);
         }
+        for _ in 0..TX_BURST {
+            if !self.homa.has_output() {
+                break;
+            }
+            let Some(sent) = self.homa.poll_transmit(now, &mut self.draft) else {
+                break;
+            };
+            if let Some(own) = sent.link.as_loopback() {
+                self.deliver_draft(now, own, &sent);
+                continue;
+            }
+            let packet = &self.draft[..usize::from(sent.len.get())];
+            let leg = match sent.link.leg() {
+                0 => Some(&mut self.first),
+                other => self.others.get_mut(other - 1),
+            };
+            if let Some(leg) = leg {
+                leg.send(packet, &sent);
+            }
+        }
+        self.others.iter_mut().for_each(|leg| leg.device.flush());
     }
 
-    /// The transport takes the packet that is kept, sent to that one of our addresses.
-    fn deliver_looped(&mut self, now: Instant, own: u8) {
-        let Some(ip) = self.net.own(own) else { return };
+    /// Hands the packet in the only device's next slot, which is to one of our own addresses, back
+    /// to the transport.
+    #[cold]
+    fn loop_back(&mut self, now: Instant, own: u8, sent: &Sent) {
+        let len = usize::from(sent.len.get());
+        let slot = self.first.device.tx_slot();
+        self.draft[..len].copy_from_slice(&slot[NET_ROOM..NET_ROOM + len]);
+        self.deliver_draft(now, own, sent);
+    }
+
+    /// The transport takes the drafted packet, sent to that one of our addresses.
+    fn deliver_draft(&mut self, now: Instant, own: u8, sent: &Sent) {
+        let Some(ip) = self.own(own) else { return };
         let meta = Meta { from: ip, to: ip };
+        let packet = &self.draft[..usize::from(sent.len.get())];
         let homa = &mut self.homa;
-        let verdict = homa.handle_packet(now, meta, &self.looped, &mut Endpoint::keep_event);
+        let verdict = homa.handle_packet(now, meta, packet, &mut Endpoint::keep_event);
         if verdict == Verdict::PortUnreachable
-            && let Ok((common, _)) = crate::wire::homa::parse(&self.looped)
+            && let Ok((common, _)) = crate::wire::homa::parse(packet)
         {
             let to = crate::addr::Addr::new(ip, common.dport);
             homa.handle_unreachable(now, to, common.sport, common.id, Error::NotConnected);
         }
-    }
-}
-
-/// Takes a frame that is not like most; what happens by it waits to be told.
-#[cold]
-fn receive_other(
-    net: &mut Stack,
-    homa: &mut Endpoint,
-    now: Instant,
-    frame: &[u8],
-    checksums: Checksums,
-) {
-    match net.ingress(now, frame, checksums) {
-        Some(Ingress::Homa { meta, packet }) => {
-            let verdict = homa.handle_packet(now, meta, packet, &mut Endpoint::keep_event);
-            if verdict == Verdict::PortUnreachable {
-                net.port_unreachable(now, meta, packet);
-            }
-        }
-        Some(Ingress::Unreachable {
-            to,
-            sport,
-            id: Some(id),
-            reason,
-            ..
-        }) => homa.handle_unreachable(now, to, sport, RpcId(id), unreachable(reason)),
-        Some(Ingress::Unreachable { id: None, .. }) | None => {}
-    }
-}
-
-fn unreachable(reason: Unreachable) -> Error {
-    match reason {
-        Unreachable::Port => Error::NotConnected,
-        Unreachable::Protocol => Error::ProtocolUnsupported,
-        Unreachable::Host => Error::HostUnreachable,
     }
 }

@@ -86,7 +86,7 @@ impl Rig {
 
     fn resolve(&mut self) {
         while let Some(ip) = self.homa.poll_unresolved() {
-            self.homa.handle_peer_up(ip, LinkId(7));
+            self.homa.handle_peer_up(ip, LinkId::new(0, 7, 0));
         }
     }
 

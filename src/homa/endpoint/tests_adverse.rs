@@ -14,7 +14,7 @@ const OWN: Ip = Ip::v4(10, 0, 0, 1);
 const PEER: Ip = Ip::v4(10, 0, 0, 2);
 const PORT: u16 = 99;
 const THEIR_PORT: u16 = 40_000;
-const LINK: LinkId = LinkId(7);
+const LINK: LinkId = LinkId::new(0, 7, 0);
 /// The version that a peer names once it knows our cutoffs.
 const VERSION: u16 = 1;
 

@@ -142,7 +142,7 @@ fn parameters_that_make_no_sense_are_named() {
         ("gateway", |p| p.gateway = Some(A)),
         ("mtu", |p| p.mtu = 575),
         ("ip_protocol", |p| p.ip_protocol = 1),
-        ("neighbors_max", |p| p.neighbors_max = 65_536),
+        ("neighbors_max", |p| p.neighbors_max = 16_369),
         ("arp_tries", |p| p.arp_tries = 0),
     ];
     for (key, bend) in cases {
