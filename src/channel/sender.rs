@@ -295,3 +295,119 @@ impl Sender {
         self.sent.get_mut(at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::Buffers;
+
+    const NOW: Instant = Instant(1_000_000_000);
+
+    fn push(len: u32) -> Push {
+        Push {
+            payload: Payload::Gone,
+            len,
+            tag: 0,
+        }
+    }
+
+    /// Sends whatever may be sent, in RPCs with the number of their message; tells how many.
+    fn send_all(sender: &mut Sender, lived: Instant) -> Vec<u64> {
+        let buffers = Buffers::new(1 << 20);
+        let mut sent = Vec::new();
+        loop {
+            if let Some((sequence, _, _)) = sender.next_lost(lived) {
+                sender.on_flight(sequence, Key::from_parts(sequence as u32, 1));
+                sent.push(sequence);
+            } else if let Some(len) = sender.next_push(lived).map(|push| push.len) {
+                sender.take_push();
+                sender.add(lived, buffers.alloc(1).unwrap(), len, None);
+            } else {
+                return sent;
+            }
+        }
+    }
+
+    fn credit(sequence: u64, bytes: u64) -> Credit {
+        Credit { sequence, bytes }
+    }
+
+    #[test]
+    fn no_more_is_sent_than_the_peer_has_room_for() {
+        let mut sender = Sender::new();
+        (0..40).for_each(|_| sender.push(push(1)));
+        assert_eq!(send_all(&mut sender, NOW).len(), 32);
+        (0..32).for_each(|sequence| assert_eq!(sender.on_confirmed(NOW, sequence), None));
+        assert!(
+            send_all(&mut sender, NOW).is_empty(),
+            "confirmed is not popped"
+        );
+        sender.on_credit(credit(3, 3));
+        sender.on_credit(credit(2, 2));
+        assert_eq!(send_all(&mut sender, NOW), [32, 33, 34]);
+    }
+
+    /// 256 KiB is 262,144 B: two of 131,072 B fit exactly.
+    #[test]
+    fn bytes_count_too_and_what_is_longer_than_all_credit_travels_alone() {
+        let mut sender = Sender::new();
+        for len in [131_072, 131_072, 1, 500_000, 1] {
+            sender.push(push(len));
+        }
+        assert_eq!(send_all(&mut sender, NOW), [0, 1]);
+        sender.on_credit(credit(1, 131_072));
+        assert_eq!(send_all(&mut sender, NOW), [2]);
+        sender.on_credit(credit(2, 262_144));
+        assert!(send_all(&mut sender, NOW).is_empty());
+        sender.on_credit(credit(3, 262_145));
+        assert_eq!(send_all(&mut sender, NOW), [3]);
+        sender.on_credit(credit(4, 762_145));
+        assert_eq!(send_all(&mut sender, NOW), [4]);
+    }
+
+    #[test]
+    fn credit_for_what_was_never_sent_is_not_believed() {
+        let mut sender = Sender::new();
+        (0..34).for_each(|_| sender.push(push(1)));
+        send_all(&mut sender, NOW);
+        sender.on_credit(credit(33, 1));
+        sender.on_credit(credit(1, 33));
+        sender.on_credit(credit(u64::MAX, u64::MAX));
+        assert!(send_all(&mut sender, NOW).is_empty());
+    }
+
+    /// Pauses of 1 ms, 2 ms and so on; then the oldest alone, and with each that arrives twice as
+    /// many as before.
+    #[test]
+    fn after_trouble_the_oldest_goes_first_and_alone() {
+        let mut sender = Sender::new();
+        (0..8).for_each(|_| sender.push(push(1)));
+        assert_eq!(send_all(&mut sender, NOW).len(), 8);
+        // Number 0 is lost while the others wait for it at the peer.
+        sender.on_lost(NOW, 0);
+        assert!(send_all(&mut sender, NOW).is_empty());
+        let mut now = NOW + Duration::millis(1);
+        assert_eq!(send_all(&mut sender, now), [0]);
+        (0..8).for_each(|sequence| sender.on_lost(now, sequence));
+        now = now + Duration::secs(1);
+        assert_eq!(send_all(&mut sender, now), [0]);
+        sender.on_confirmed(now, 0);
+        assert_eq!(send_all(&mut sender, now), [1, 2]);
+        sender.on_confirmed(now, 1);
+        assert_eq!(send_all(&mut sender, now), [3, 4, 5]);
+    }
+
+    #[test]
+    fn nothing_confirmed_for_long_is_the_end() {
+        let (mut sender, timeout) = (Sender::new(), Duration::secs(30));
+        assert_eq!(sender.due_at(timeout), None);
+        sender.push(push(1));
+        sender.push(push(1));
+        send_all(&mut sender, NOW);
+        assert_eq!(sender.due_at(timeout), Some(NOW + timeout));
+        let later = NOW + Duration::secs(29);
+        sender.on_confirmed(later, 0);
+        assert!(!sender.has_timed_out(NOW + timeout, timeout));
+        assert!(sender.has_timed_out(later + timeout, timeout));
+    }
+}

@@ -310,6 +310,7 @@ impl Desk {
     }
 
     /// The result of an accept, as the application sees it.
+    #[cold]
     pub(super) fn describe_accepted(&self, qd: QDesc) -> OperationResult {
         let peer = match self.queues.get(qd).map(|queue| &queue.kind) {
             Ok(Kind::Stream(stream)) => stream.channel(),
