@@ -389,7 +389,7 @@ mod tests {
         let mut now = NOW + Duration::millis(1);
         assert_eq!(send_all(&mut sender, now), [0]);
         (0..8).for_each(|sequence| sender.on_lost(now, sequence));
-        now = now + Duration::secs(1);
+        now += Duration::secs(1);
         assert_eq!(send_all(&mut sender, now), [0]);
         sender.on_confirmed(now, 0);
         assert_eq!(send_all(&mut sender, now), [1, 2]);

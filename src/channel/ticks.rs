@@ -36,7 +36,7 @@ impl Channels {
 
     #[cold]
     fn tick(&mut self, now: Instant, homa: &mut Endpoint) {
-        self.lived = self.lived + now.since(self.turned_at).min(STEP_MAX);
+        self.lived += now.since(self.turned_at).min(STEP_MAX);
         self.turned_at = now;
         if self.early_count > 0 && homa.is_short_of_room() {
             self.drop_early(now, homa);
