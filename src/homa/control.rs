@@ -21,6 +21,7 @@ pub enum Body {
     Busy,
     Cutoffs,
     NeedAck,
+    Freeze,
     /// Carries saved acks of the peer too.
     Ack,
 }

@@ -62,6 +62,14 @@ impl MsgIn {
         self.gaps.clear();
     }
 
+    /// The run that has its bytes, or the first of them.
+    pub fn run(&self) -> Option<RunKey> {
+        match self.place {
+            Place::Run(run) | Place::First(run) => Some(run),
+            Place::Waiting => None,
+        }
+    }
+
     /// Notes that `range` came, and shows each new part of it to `fresh`. Tells as
     /// [`Gaps::insert`] the age of what it filled.
     #[inline]

@@ -11,6 +11,7 @@ use crate::mem::Buffers;
 use crate::rng::Rng;
 use crate::runtime::{QToken, Tokens};
 use crate::time::{Duration, Instant};
+use crate::wire::homa::RpcId;
 
 use super::params::Params;
 use super::queue::{Arrival, HeldPush, Kind, Queues};
@@ -20,8 +21,9 @@ use super::sga::{Labels, Outgoing, SgaKey, Sgas};
 /// The most that one turn can add to the time lived: after a pause no grace ends at once.
 const TICK: Duration = Duration::millis(1);
 
-/// Tag of the RPCs that carry datagrams; those of calls carry their token, which is never 0.
-pub(super) const DATAGRAM_TAG: u64 = 0;
+/// Tag of the RPCs whose end their queue is told: those that carry datagrams, and those of the homa
+/// face. The others carry their call's token, which is never 0.
+pub(super) const QUEUE_TAG: u64 = 0;
 
 /// Everything about sockets, tokens and buffers that does not depend on the device.
 #[derive(Debug)]
@@ -68,7 +70,7 @@ pub(super) enum Operation {
 /// An operation's result while nobody has asked for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
-    qd: QDesc,
+    pub(super) qd: QDesc,
     result: Completion,
 }
 
@@ -127,13 +129,17 @@ impl Desk {
                 tag,
                 ref message,
             } => match tag {
-                DATAGRAM_TAG => self.on_datagram_response(homa, socket, message),
+                QUEUE_TAG => self.on_queue_response(homa, socket, message),
                 call => self.on_call_response(homa, socket, QToken(call), message),
             },
             Event::Failed {
-                socket, tag, error, ..
+                socket,
+                tag,
+                id,
+                error,
+                ..
             } => match tag {
-                DATAGRAM_TAG => self.on_datagram_failed(socket),
+                QUEUE_TAG => self.on_queue_failed(homa, socket, id, error),
                 call => self.on_call_failed(homa, call, error),
             },
             Event::Released { tag, result } => {
@@ -232,7 +238,7 @@ impl Desk {
         let socket = queue.socket.expect("a queue with arrivals has a socket");
         let mut evicted = None;
         let open = match (kind, &mut queue.kind) {
-            (MessageKind::Response, _) => None,
+            (MessageKind::Response, _) | (_, Kind::Face(_)) => None,
             (MessageKind::Request, Kind::Native(service)) => {
                 service.latest = Some((message.id.0, message.peer, message.rpc));
                 None
@@ -321,7 +327,7 @@ impl Desk {
             return false;
         }
         let (payload, notify) = (outgoing.payload(), outgoing.notify(qt));
-        match homa.send_request(self.now, socket, to, payload, DATAGRAM_TAG, notify) {
+        match homa.send_request(self.now, socket, to, payload, QUEUE_TAG, notify) {
             Ok(_) => datagram.outstanding += 1,
             Err(Error::Exhausted) => return false,
             Err(error) => self.complete(qt, Completion::Failed(error)),
@@ -379,6 +385,11 @@ impl Desk {
     }
 
     fn on_arrival(&mut self, homa: &mut Endpoint, socket: SocketKey, arrival: Arrival) {
+        if let Arrival::Request(rpc) = arrival
+            && self.on_face_request(socket, rpc)
+        {
+            return;
+        }
         if let Some(qd) = self.queues.of_socket(socket)
             && let Ok(queue) = self.queues.get_mut(qd)
         {
@@ -419,13 +430,19 @@ impl Desk {
     }
 
     #[inline(never)]
-    fn on_datagram_failed(&mut self, socket: SocketKey) {
+    fn on_queue_failed(&mut self, homa: &mut Endpoint, socket: SocketKey, id: RpcId, error: Error) {
+        if self.on_face_outcome(homa, socket, id, Err(error)) {
+            return;
+        }
         self.on_datagram_over(socket);
         self.stats.datagrams_failed += 1;
     }
 
     #[inline(never)]
-    fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: &Message) {
+    fn on_queue_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: &Message) {
+        if self.on_face_outcome(homa, socket, message.id, Ok(*message)) {
+            return;
+        }
         let qd = self.on_datagram_over(socket);
         if qd.is_some() && !message.empty_reply {
             self.on_arrival(homa, socket, Arrival::Response(*message));

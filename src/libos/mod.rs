@@ -8,6 +8,7 @@
 
 mod datagram;
 mod desk;
+mod face;
 mod native;
 mod params;
 mod queue;
@@ -28,7 +29,6 @@ use crate::channel;
 use crate::device::Device;
 use crate::error::Error;
 use crate::homa::{self, Endpoint};
-use crate::mem::Region;
 use crate::net;
 use crate::runtime::{Clock, Deadline, Idleness, Poller};
 use crate::time::{Duration, Instant};
@@ -38,7 +38,9 @@ use desk::Desk;
 
 #[cfg(feature = "dpdk")]
 pub use crate::error::StartError;
+pub use crate::mem::Region;
 pub use crate::runtime::{QToken, Waker};
+pub use face::{HomaInfo, HomaRpc, Received, Side, Wanted};
 pub use params::Params;
 pub use queue::IPPROTO_HOMA;
 pub use result::{

@@ -11,6 +11,7 @@ use crate::runtime::{QToken, Rendezvous};
 use crate::time::Duration;
 
 use super::datagram::Pairing;
+use super::face::Mailbox;
 use super::params::Params;
 use super::result::QDesc;
 use super::sga::Outgoing;
@@ -21,7 +22,7 @@ const FIRST_QD: u32 = 500;
 /// Protocol of native Homa sockets. Source: HomaModule homa.h `IPPROTO_HOMA`.
 pub const IPPROTO_HOMA: i32 = 146;
 /// The same, as older copies of that header had it.
-const IPPROTO_HOMA_OLD: i32 = 0xfd;
+pub(super) const IPPROTO_HOMA_OLD: i32 = 0xfd;
 
 /// One socket.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(super) enum Kind {
     Datagram(Datagram),
     /// Homa's own calls and replies.
     Native(Service),
+    /// The calls of the Linux module.
+    Face(Box<Mailbox>),
     /// Connections.
     Stream(Stream),
 }
@@ -161,21 +164,21 @@ impl Queue {
     pub(super) fn has_room(&self, homa: &Endpoint) -> bool {
         match (&self.kind, self.socket) {
             (Kind::Native(service), Some(socket)) => homa.in_service_count(socket) < service.max,
-            (Kind::Native(_) | Kind::Datagram(_) | Kind::Stream(_), _) => true,
+            (Kind::Native(_) | Kind::Datagram(_) | Kind::Stream(_) | Kind::Face(_), _) => true,
         }
     }
 
     pub(super) fn datagram(&mut self) -> Result<&mut Datagram, Error> {
         match &mut self.kind {
             Kind::Datagram(datagram) => Ok(datagram),
-            Kind::Native(_) | Kind::Stream(_) => Err(Error::NotSupported),
+            Kind::Native(_) | Kind::Stream(_) | Kind::Face(_) => Err(Error::NotSupported),
         }
     }
 
     pub(super) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.kind {
             Kind::Stream(stream) => Some(stream),
-            Kind::Native(_) | Kind::Datagram(_) => None,
+            Kind::Native(_) | Kind::Datagram(_) | Kind::Face(_) => None,
         }
     }
 
@@ -194,7 +197,7 @@ impl Queue {
     pub(super) fn service(&mut self) -> Result<&mut Service, Error> {
         match &mut self.kind {
             Kind::Native(service) => Ok(service),
-            Kind::Datagram(_) | Kind::Stream(_) => Err(Error::NotSupported),
+            Kind::Datagram(_) | Kind::Stream(_) | Kind::Face(_) => Err(Error::NotSupported),
         }
     }
 }
@@ -273,6 +276,13 @@ impl Queues {
             self.by_socket[socket.index() as usize] = None;
         }
         Some(queue)
+    }
+
+    /// Takes a queue's socket away from it.
+    pub(super) fn leave(&mut self, qd: QDesc) -> Option<SocketKey> {
+        let socket = self.get_mut(qd).ok()?.socket.take()?;
+        self.by_socket[socket.index() as usize] = None;
+        Some(socket)
     }
 
     /// Lets events of `socket` find their queue.

@@ -34,6 +34,9 @@ impl Desk {
         is_ours: bool,
     ) -> Result<(), Error> {
         let queue = self.queues.get(qd)?;
+        if let Kind::Face(_) = queue.kind {
+            return Err(Error::NotSupported); // `homa_bind` knows its rules.
+        }
         let (socket, is_bound) = (queue.socket, queue.bound.is_some());
         if is_bound || !is_ours {
             // A port in use is told first, whatever else is wrong.
@@ -174,6 +177,7 @@ impl Desk {
                 let channel = stream.channel();
                 return self.pop_stream(homa, qd, len_max, channel);
             }
+            Kind::Face(_) => return Err(Error::NotSupported),
         };
         if !can_receive {
             return Err(Error::NoDestination);
@@ -213,6 +217,11 @@ impl Desk {
             homa.set_server(socket, false);
             homa.send_saved_acks(socket);
         }
+        if let Kind::Face(mailbox) = &queue.kind {
+            for rpc in mailbox.pending() {
+                homa.forget(self.now, rpc);
+            }
+        }
         if let Kind::Datagram(datagram) = &mut queue.kind {
             while let Some(rpc) = datagram.pairing.poll_open() {
                 if homa.send_empty_response(self.now, rpc).is_ok() {
@@ -245,7 +254,7 @@ impl Desk {
         };
         let holds_back = match &queue.kind {
             Kind::Datagram(datagram) => !datagram.held.is_empty(),
-            Kind::Native(_) => false,
+            Kind::Native(_) | Kind::Face(_) => false,
             Kind::Stream(stream) => return self.is_stream_settled(stream.role),
         };
         !holds_back && queue.socket.is_none_or(|socket| homa.is_settled(socket))

@@ -314,7 +314,7 @@ impl Desk {
     pub(super) fn describe_accepted(&self, qd: QDesc) -> OperationResult {
         let peer = match self.queues.get(qd).map(|queue| &queue.kind) {
             Ok(Kind::Stream(stream)) => stream.channel(),
-            Ok(Kind::Datagram(_) | Kind::Native(_)) | Err(_) => None,
+            Ok(Kind::Datagram(_) | Kind::Native(_) | Kind::Face(_)) | Err(_) => None,
         };
         let peer = peer.and_then(|channel| self.channels.peer(channel));
         OperationResult::Accept {

@@ -4,6 +4,7 @@ use crate::addr::Addr;
 use crate::error::Error;
 use crate::homa::event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 use crate::homa::mutant::{self, Mutant};
+use crate::homa::pool::Pool;
 use crate::homa::rpc::State;
 use crate::time::Instant;
 use crate::wire::homa::{MAX_MESSAGE_LEN, RpcId};
@@ -37,14 +38,18 @@ impl Endpoint {
     /// Ends a socket and all its RPCs. Client RPCs vanish without [`Event::Failed`];
     /// each [`Notify`] still open is answered with [`Error::Canceled`].
     pub fn close(&mut self, now: Instant, socket: SocketKey) {
-        self.sockets.close(socket);
+        if let Some(lent) = self.sockets.lent_mut(socket) {
+            lent.forget_waiters();
+        }
         let rpcs: Vec<_> = self
             .rpcs
             .iter()
             .filter(|(_, rpc)| rpc.socket == socket)
             .map(|(key, _)| key)
             .collect();
+        // What they held goes back to the socket's own pages, if it has some, so they go first.
         rpcs.into_iter().for_each(|key| self.end(now, key));
+        self.sockets.close(socket);
     }
 
     /// Starts a client RPC; [`Event::Response`] or [`Event::Failed`] brings `tag` back.
@@ -181,6 +186,16 @@ impl Endpoint {
     /// taken, or the RPC is gone.
     #[inline(always)]
     pub fn take(&mut self, key: RpcKey) -> Option<Message> {
+        self.take_at(key, Pool::place)
+    }
+
+    /// As [`Self::take`]; `place` tells where a run begins, and its length.
+    #[inline(always)]
+    pub(super) fn take_at(
+        &mut self,
+        key: RpcKey,
+        place: impl FnOnce(&Pool, RunKey) -> Option<(u32, u32)>,
+    ) -> Option<Message> {
         let rpc = self.rpcs.get_mut(key)?;
         if rpc.state != State::Requested {
             return None;
@@ -189,7 +204,7 @@ impl Endpoint {
         if let Some(socket) = self.sockets.get_mut(rpc.socket) {
             socket.in_service += 1;
         }
-        let (offset, len) = self.pool.place(rpc.run)?;
+        let (offset, len) = place(&self.pool, rpc.run)?;
         Some(Message {
             run: rpc.run,
             offset,

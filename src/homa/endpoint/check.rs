@@ -16,11 +16,16 @@ impl Endpoint {
     pub fn check(&self) {
         self.check_tables();
         let mut waiting = 0;
-        let mut runs = Vec::new();
+        let (mut runs, mut lent_runs) = (Vec::new(), Vec::new());
         for (key, rpc) in self.rpcs.iter() {
             self.check_filed(key, rpc);
-            if rpc.state == State::Requested {
-                runs.push(rpc.run);
+            let held = match rpc.state {
+                State::Requested => Some(rpc.run),
+                _ => rpc.message.as_ref().and_then(|message| message.run()),
+            };
+            match self.sockets.lent(rpc.socket) {
+                None => runs.extend(held),
+                Some(_) => lent_runs.extend(held.map(|run| (rpc.socket, run))),
             }
             if matches!(rpc.state, State::Requested | State::InService) {
                 assert!(rpc.message.is_none(), "a message in service: {rpc:?}");
@@ -31,16 +36,19 @@ impl Endpoint {
                 self.check_out(key, out, &mut runs);
             }
             if let Some(message) = &rpc.message {
-                self.check_in(key, message, &mut runs);
+                self.check_in(key, message);
                 waiting += usize::from(rpc.is_waiting());
             }
         }
-        assert_eq!(
-            waiting,
-            self.pool.waiter_count(),
-            "RPCs that wait for pages"
-        );
+        let lent = self.sockets.iter_lent();
+        let lent_waiters: usize = lent.map(|(_, lent)| lent.waiter_count()).sum();
+        let filed = self.pool.waiter_count() + lent_waiters;
+        assert_eq!(waiting, filed, "RPCs that wait for pages");
         self.pool.check(&mut runs);
+        for (socket, lent) in self.sockets.iter_lent() {
+            let held = lent_runs.iter().filter(|(of, _)| *of == socket);
+            lent.check(&held.map(|&(_, run)| run).collect::<Vec<_>>());
+        }
     }
 
     fn check_tables(&self) {
@@ -90,11 +98,10 @@ impl Endpoint {
         }
     }
 
-    fn check_in(&self, key: RpcKey, message: &MsgIn, runs: &mut Vec<RunKey>) {
+    fn check_in(&self, key: RpcKey, message: &MsgIn) {
         message.check();
-        match message.place {
-            Place::Run(run) | Place::First(run) => runs.push(run),
-            Place::Waiting => assert!(message.grantee.is_none(), "granted without pages"),
+        if message.place == Place::Waiting {
+            assert!(message.grantee.is_none(), "granted without pages");
         }
         if let Some(grantee) = message.grantee {
             assert_eq!(self.grants.rpc_of(grantee), Some(key), "another's grants");

@@ -213,8 +213,8 @@ impl Endpoint {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
-        if data.message_length > self.pool.len_max() {
-            return self.refuse_too_long(arrival());
+        if data.message_length > self.pool.len_max() && self.refuse_too_long(arrival()) {
+            return Verdict::Dropped;
         }
         let Some(peer) = self.sender(now, meta.from) else {
             return Verdict::Dropped;
@@ -255,16 +255,25 @@ impl Endpoint {
         }
     }
 
-    /// A message longer than all pages together would wait for them for ever.
+    /// A message longer than all pages together would wait for them for ever. False if it is for a
+    /// socket with pages of its own, which are enough for any message.
     #[cold]
-    fn refuse_too_long(&mut self, arrival: Arrival) -> Verdict {
+    fn refuse_too_long(&mut self, arrival: Arrival) -> bool {
+        let key = self.find(arrival);
+        let socket = match key.and_then(|key| self.rpcs.get(key)) {
+            Some(rpc) => Some(rpc.socket),
+            None => self.sockets.server_on(arrival.port),
+        };
+        if socket.is_some_and(|socket| self.sockets.lent(socket).is_some()) {
+            return false;
+        }
         self.stats.too_long += 1;
-        if let Some(key) = self.find(arrival)
+        if let Some(key) = key
             && let Some(State::Sending) = self.rpcs.get(key).map(|rpc| rpc.state)
         {
             self.abort(arrival.now, key, Error::MessageTooLong);
         }
-        Verdict::Dropped
+        true
     }
 
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.

@@ -4,8 +4,10 @@ mod app;
 mod ask;
 mod check;
 mod first;
+mod info;
 mod input;
 mod leave;
+mod lent;
 mod output;
 mod receive;
 mod repair;
@@ -21,7 +23,7 @@ use crate::error::Error;
 use crate::homa::askers::Askers;
 use crate::homa::control::{Body, Control, ControlQueue};
 use crate::homa::cutoffs::Traffic;
-use crate::homa::event::{Event, Notify, RpcKey, RunKey};
+use crate::homa::event::{Event, Notify, RpcKey, RunKey, SocketKey};
 use crate::homa::finished::{Finished, Name};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
@@ -44,6 +46,8 @@ use crate::rng::Rng;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
+
+pub use info::RpcInfo;
 
 /// Bits of an id that name the client's slot.
 const SLOT_BITS: u32 = 20;
@@ -129,6 +133,8 @@ counters! {
         need_acks_out,
         /// ACK packets handed to the device.
         acks_out,
+        /// FREEZE packets handed to the device.
+        freezes_out,
         /// DATA packets among those that were retransmissions.
         retransmits_out,
         /// Requests sent.
@@ -425,15 +431,16 @@ impl Endpoint {
         if rpc.has_out() && !rpc.out.is_one_packet() {
             self.outgoing.unfile(key);
         }
+        let socket = rpc.socket;
         let request = (rpc.state == State::Requested).then_some(rpc.run);
         let (message, (sent, notify)) = (rpc.message.take(), rpc.out.end());
         if let Some(message) = message {
             // First it waits for pages no more: those of the request may come free.
-            self.drop_in(now, key, &message);
+            self.drop_in(now, (key, socket), &message);
             self.spare(message);
         }
         if let Some(run) = request {
-            self.release(now, run);
+            self.release_of(now, socket, run);
         }
         self.tell_released(notify, Err(error));
         self.release_sent(now, sent);
@@ -471,16 +478,17 @@ impl Endpoint {
     }
 
     /// Gives back what an incoming message held.
-    fn drop_in(&mut self, now: Instant, key: RpcKey, message: &MsgIn) {
+    fn drop_in(&mut self, now: Instant, (key, socket): (RpcKey, SocketKey), message: &MsgIn) {
         if let Some(grantee) = message.grantee {
             self.grants.on_gone(grantee);
         }
         match message.place {
-            Place::Run(run) | Place::First(run) => {
-                self.release(now, run);
-            }
+            Place::Run(run) | Place::First(run) => self.release_of(now, socket, run),
             Place::Waiting if mutant::is_on(Mutant::WaiterLeftBehind) => {}
-            Place::Waiting => self.pool.stop_waiting(waiter(key, message)),
+            Place::Waiting => match self.sockets.lent_mut(socket) {
+                None => self.pool.stop_waiting(waiter(key, message)),
+                Some(lent) => lent.stop_waiting(waiter(key, message)),
+            },
         }
     }
 }

@@ -364,6 +364,10 @@ impl Endpoint {
                 stats.need_acks_out += 1;
                 Packet::NeedAck
             }
+            Body::Freeze => {
+                stats.freezes_out += 1;
+                Packet::Freeze
+            }
             Body::Cutoffs => {
                 stats.cutoffs_out += 1;
                 Packet::Cutoffs(Cutoffs {

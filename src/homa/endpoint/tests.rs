@@ -7,6 +7,7 @@ mod greed;
 mod hostile;
 mod identity;
 mod incoming;
+mod lent;
 mod repair;
 mod sending;
 

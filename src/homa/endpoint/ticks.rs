@@ -41,7 +41,7 @@ impl Endpoint {
             self.repair(now);
         }
         if self.waiters_left {
-            self.serve_waiters(now);
+            self.serve_all_waiters(now);
         }
         if self.due_left {
             self.look_at_due(now);

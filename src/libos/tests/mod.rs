@@ -2,6 +2,7 @@
 
 mod buffers;
 mod datagrams;
+mod face;
 mod natives;
 mod sockets;
 mod streams;
