@@ -69,6 +69,8 @@ fn examples_and_test_programs_compile_without_a_warning() {
     for file in [
         "examples/c/echo.c",
         "examples/c/rpc.c",
+        "examples/c/stream.c",
+        "tests/c/streams.c",
         "examples/c/homa_echo.c",
         "examples/c/homa_outstanding.c",
         "tests/c/invalid.c",
@@ -156,6 +158,22 @@ mod linked {
             &rpc,
             &["--expect", "EHOSTUNREACH", "--server", "10.0.0.77:9"],
         );
+        server.end();
+    }
+
+    #[test]
+    fn connections_work_across_a_network() {
+        let lab = Lab::up("streams");
+        let streams = link(&["gcc", "-std=c11", "-O2"], "tests/c/streams.c");
+        let server = lab.serve(&streams);
+        lab.client(&streams, &[]);
+        server.end();
+
+        let example = link(&["gcc", "-std=c11", "-O2"], "examples/c/stream.c");
+        let server = lab.serve(&example);
+        let output = lab.client(&example, &["--count", "20", "--json"]);
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(lines.matches("\"count\":20,").count(), 7, "{lines}");
         server.end();
     }
 

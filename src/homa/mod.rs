@@ -48,3 +48,5 @@ pub use event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 pub use params::Params;
 pub use pool::BPAGE_LEN;
 pub use pool::lent::{LentPool, PARTS_MAX, Parts};
+
+pub use crate::wire::homa::MAX_MESSAGE_LEN;

@@ -2,4 +2,5 @@
 //!
 //! Input is hostile: whatever it holds, parsing ends in a value or in an `Err`.
 
+pub mod channel;
 pub mod homa;

@@ -268,6 +268,30 @@ impl Endpoint {
         self.events.push_back(event);
     }
 
+    /// Where a message's bytes lie: offset in the region, length. `None` if they are gone.
+    pub fn place(&self, run: RunKey) -> Option<(u32, u32)> {
+        self.pool.place(run)
+    }
+
+    /// Writes to a message that the user took, from byte `start` of it on. False, and nothing is
+    /// written, if it has not so many bytes.
+    pub fn overwrite(&mut self, run: RunKey, start: u32, bytes: &[u8]) -> bool {
+        let Some((offset, len)) = self.pool.place(run) else {
+            return false;
+        };
+        let fits = start as usize + bytes.len() <= len as usize;
+        if fits {
+            self.region.write((offset + start) as usize, bytes);
+        }
+        fits
+    }
+
+    /// Whether messages wait for receive pages, or requests for RPCs: who holds some that it could
+    /// do without should give them back.
+    pub fn is_short_of_room(&self) -> bool {
+        self.pool.has_waiters() || !self.may_serve()
+    }
+
     /// One more holder of a message's bytes. False if they are gone.
     pub fn retain(&mut self, run: RunKey) -> bool {
         self.pool.retain(run)

@@ -50,7 +50,7 @@ impl Desk {
         if !matches!(protocol, IPPROTO_HOMA | IPPROTO_HOMA_OLD) {
             return Err(Error::ProtocolUnsupported);
         }
-        if self.queues.len() >= sockets_max {
+        if self.queues.socket_count() >= sockets_max {
             return Err(Error::Exhausted);
         }
         let socket = homa.open_lent(0)?;
@@ -66,7 +66,7 @@ impl Desk {
     pub(super) fn mailbox(&mut self, qd: QDesc) -> Result<&mut Mailbox, Error> {
         match &mut self.queues.get_mut(qd)?.kind {
             Kind::Face(mailbox) => Ok(mailbox),
-            Kind::Datagram(_) | Kind::Native(_) => Err(Error::NotSupported),
+            Kind::Datagram(_) | Kind::Native(_) | Kind::Stream(_) => Err(Error::NotSupported),
         }
     }
 

@@ -314,7 +314,7 @@ impl Desk {
                 self.buffers.has_room(),
                 mailbox.is_shut,
             ),
-            Kind::Datagram(_) | Kind::Native(_) => {
+            Kind::Datagram(_) | Kind::Native(_) | Kind::Stream(_) => {
                 let has_come = queue.arrivals.has_come();
                 let is_done = || self.tokens.has_result(|done| done.qd == qd);
                 (has_come || is_done(), true, false)

@@ -5,6 +5,8 @@ mod datagrams;
 mod face;
 mod natives;
 mod sockets;
+mod streams;
+mod streams_chance;
 mod waits;
 
 use std::cell::{Cell, RefCell};

@@ -2,6 +2,7 @@
 
 use crate::rng::Rng;
 use crate::sim::chaos::{Fault, Shape};
+use crate::sim::{App, World};
 use crate::time::{Duration, Instant};
 
 /// One thing that happens.
@@ -16,6 +17,28 @@ pub enum Act {
     /// Its loop stands still until then.
     Freeze(usize, Instant),
     Restart(usize),
+}
+
+impl Act {
+    /// Lets it happen, unless it is a restart, of which only the caller knows what it needs.
+    pub fn apply<A: App>(self, world: &mut World<A>) {
+        let hosts = 0..world.hosts.len();
+        match self {
+            Self::Cut(from, to) => {
+                world.cuts.insert((from, to));
+            }
+            Self::Heal(from, to) => {
+                world.cuts.remove(&(from, to));
+            }
+            Self::LinkDown(host) => {
+                let ways = hosts.flat_map(|other| [(host, other), (other, host)]);
+                world.cuts.extend(ways);
+            }
+            Self::LinkUp(host) => world.cuts.retain(|way| way.0 != host && way.1 != host),
+            Self::Freeze(host, until) => world.freeze(host, until),
+            Self::Restart(_) => {}
+        }
+    }
 }
 
 /// A span in which a host, or the way between two, does not work as it should.
