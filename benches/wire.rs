@@ -21,6 +21,7 @@ const DATA: Data = Data {
     cutoff_version: 1,
     retransmit: false,
     empty_reply: false,
+    life: 0,
     offset: 0,
     placement: Placement::InSequence,
 };

@@ -163,6 +163,11 @@ impl<T> Arena<T> {
         Some((place.key(index)?, &mut place.value))
     }
 
+    /// Places there are, taken or free.
+    pub fn place_count(&self) -> u32 {
+        self.places.len() as u32
+    }
+
     /// All values in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
         let places = (0..).zip(&self.places);

@@ -21,13 +21,13 @@ use toml::de::DeTable;
 
 use crate::error::Error;
 pub use forms::{Addresses, Cidr, Mac, OptionalIp};
-pub use sections::{Arp, Backend, Config, Datagram, Dpdk, Homa, Memory, Network, Runtime};
+pub use sections::{Arp, Backend, Channel, Config, Datagram, Dpdk, Homa, Memory, Network, Runtime};
 
 /// What begins the name of a variable that overrides a key.
 const PREFIX: &str = "DEMIHOMA_";
 
-const SECTIONS: [&str; 7] = [
-    "network", "arp", "homa", "memory", "datagram", "runtime", "dpdk",
+const SECTIONS: [&str; 8] = [
+    "network", "arp", "homa", "memory", "datagram", "channel", "runtime", "dpdk",
 ];
 
 /// A file far longer than any list of settings is some other file.

@@ -22,12 +22,23 @@ pub enum Error {
     FamilyNotSupported,
     /// Not offered by this kind of queue.
     NotSupported,
-    /// Longer than a message may be.
+    /// Longer than a message may be; of an RPC that was under way, that a packet is longer than a
+    /// link on its way allows: `net.mtu_bytes` should be less.
     MessageTooLong,
     /// Nothing says where to send.
     NoDestination,
-    /// Nobody listens on the peer's port.
+    /// Nobody listens on the peer's port, or this socket has no peer.
     NotConnected,
+    /// The socket has a peer already.
+    AlreadyConnected,
+    /// The socket is about to get a peer.
+    Connecting,
+    /// The socket waits for peers to connect.
+    Listening,
+    /// Nobody there takes connections.
+    ConnectionRefused,
+    /// The peer knows nothing of this connection any more.
+    ConnectionReset,
     /// The peer's host speaks no Homa.
     ProtocolUnsupported,
     /// No route, or no answer to ARP.
@@ -90,6 +101,11 @@ impl Error {
             Self::MessageTooLong => libc::EMSGSIZE,
             Self::NoDestination => libc::EDESTADDRREQ,
             Self::NotConnected => libc::ENOTCONN,
+            Self::AlreadyConnected => libc::EISCONN,
+            Self::Connecting => libc::EINPROGRESS,
+            Self::Listening => libc::EOPNOTSUPP,
+            Self::ConnectionRefused => libc::ECONNREFUSED,
+            Self::ConnectionReset => libc::ECONNRESET,
             Self::ProtocolUnsupported => libc::EPROTONOSUPPORT,
             Self::HostUnreachable => libc::EHOSTUNREACH,
             Self::PeerTimedOut | Self::WaitTimedOut => libc::ETIMEDOUT,
@@ -129,7 +145,12 @@ impl fmt::Display for Error {
             Self::NotSupported => "not supported by this queue",
             Self::MessageTooLong => "message too long",
             Self::NoDestination => "destination address required",
-            Self::NotConnected => "nobody listens on the peer's port",
+            Self::NotConnected => "not connected, or nobody listens on the peer's port",
+            Self::AlreadyConnected => "connected already",
+            Self::Connecting => "connecting already",
+            Self::Listening => "not while listening",
+            Self::ConnectionRefused => "connection refused: nobody listens there",
+            Self::ConnectionReset => "connection reset: the peer is gone, or was started anew",
             Self::ProtocolUnsupported => "the peer's host speaks no Homa",
             Self::HostUnreachable => "no route to the host, or it did not answer ARP",
             Self::PeerTimedOut => "the peer was silent for too long",

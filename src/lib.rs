@@ -13,6 +13,7 @@
 //! | [`net`] | Ethernet, IP, ARP, ICMP |
 //! | [`homa`] | the transport: RPCs, grants, resends, receive pages |
 //! | [`session`] | requests over several paths, none lost and none run twice |
+//! | [`channel`] | connections: messages in order over RPCs |
 //! | [`runtime`] | the loop that turns them all |
 //! | [`dpdk`] | a NIC queue, by DPDK (feature `dpdk`) |
 //! | [`config`] | settings: a file, the environment, and what is wrong with them |
@@ -50,6 +51,8 @@ pub mod trace;
 pub mod wire;
 
 // The rooms that know no clock and no device.
+#[forbid(unsafe_code)]
+pub mod channel;
 #[forbid(unsafe_code)]
 pub mod homa;
 #[forbid(unsafe_code)]

@@ -1,6 +1,7 @@
 //! A bounded slab whose handles know their generation, so that a stale one is found out.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZero;
 
@@ -168,6 +169,12 @@ impl<T> PartialEq for Key<T> {
 }
 
 impl<T> Eq for Key<T> {}
+
+impl<T> Hash for Key<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (u64::from(self.index) << 32 | u64::from(self.generation)).hash(state);
+    }
+}
 
 impl<T> PartialOrd for Key<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {

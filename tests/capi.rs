@@ -44,7 +44,10 @@ fn homa_h_and_the_linux_module_s_header_bear_each_other() {
         format!(
             "#ifndef {guard}\n#define {guard}\n#include <netinet/in.h>\n#include <stdint.h>\n\
              #define IPPROTO_HOMA 146\n\
-             struct homa_sendmsg_args {{ uint64_t id, completion_cookie; }};\n#endif\n"
+             struct homa_sendmsg_args {{ uint64_t id, completion_cookie; }};\n\
+             struct homa_recvmsg_args;\nstruct homa_abort_args;\n\
+             typedef union sockaddr_in_union {{ struct sockaddr_in in4; \
+             struct sockaddr_in6 in6; }} sockaddr_in_union;\n#endif\n"
         )
     };
     let ours = "#include <demi/homa.h>\n";
@@ -63,7 +66,16 @@ fn homa_h_and_the_linux_module_s_header_bear_each_other() {
 
 #[test]
 fn examples_and_test_programs_compile_without_a_warning() {
-    for file in ["examples/c/echo.c", "examples/c/rpc.c", "tests/c/invalid.c"] {
+    for file in [
+        "examples/c/echo.c",
+        "examples/c/rpc.c",
+        "examples/c/stream.c",
+        "tests/c/streams.c",
+        "examples/c/homa_echo.c",
+        "examples/c/homa_outstanding.c",
+        "tests/c/invalid.c",
+        "tests/c/homa_face.c",
+    ] {
         check(&["gcc", "-std=c11", "-O2"], &source(file));
     }
 }
@@ -146,6 +158,57 @@ mod linked {
             &rpc,
             &["--expect", "EHOSTUNREACH", "--server", "10.0.0.77:9"],
         );
+        server.end();
+    }
+
+    #[test]
+    fn connections_work_across_a_network() {
+        let lab = Lab::up("streams");
+        let streams = link(&["gcc", "-std=c11", "-O2"], "tests/c/streams.c");
+        let server = lab.serve(&streams);
+        lab.client(&streams, &[]);
+        server.end();
+
+        let example = link(&["gcc", "-std=c11", "-O2"], "examples/c/stream.c");
+        let server = lab.serve(&example);
+        let output = lab.client(&example, &["--count", "20", "--json"]);
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(lines.matches("\"count\":20,").count(), 7, "{lines}");
+        server.end();
+    }
+
+    #[test]
+    fn the_calls_of_the_linux_module_do_what_the_header_says() {
+        let lab = Lab::up("homaface");
+        let echo = link(&["gcc", "-std=c11", "-O2"], "examples/c/homa_echo.c");
+        let face = link(&["gcc", "-std=c11"], "tests/c/homa_face.c");
+        let server = lab.serve(&echo);
+        lab.client(&face, &[]);
+        server.end();
+    }
+
+    #[test]
+    fn examples_of_the_homa_face_talk_across_a_network() {
+        let lab = Lab::up("homaecho");
+        let echo = link(&["gcc", "-std=c11", "-O2"], "examples/c/homa_echo.c");
+        let many = link(&["gcc", "-std=c11", "-O2"], "examples/c/homa_outstanding.c");
+        let server = lab.serve(&echo);
+        let output = lab.client(&echo, &["--count", "20", "--json"]);
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            lines.matches("\"count\":20,").count(),
+            7,
+            "a line for each size: {lines}"
+        );
+        lab.client(&echo, &["--expect", "ENOTCONN", "--server", "10.0.0.1:9"]);
+        let output = lab.client(&many, &["--count", "500", "--outstanding", "64"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            said.contains("500 requests") && said.contains(" 0 responses wrong"),
+            "{said}"
+        );
+        // Of seven sizes, up to 1,000,000 bytes, short ones overtake long ones.
+        assert!(!said.contains(" 0 after"), "{said}");
         server.end();
     }
 

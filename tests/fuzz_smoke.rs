@@ -94,20 +94,35 @@ fn calls_by_chance_leave_two_endpoints_whole_and_empty() {
     assert!(messages > 1_000, "{messages} messages");
 }
 
-/// With DEMIHOMA_FUZZ_CORPUS, a directory, they are written there for the coverage-guided fuzzers.
+/// With DEMIHOMA_FUZZ_CORPUS, a directory, an input is written there for the coverage-guided
+/// fuzzers to start from.
+fn keep(target: &str, name: &str, bytes: &[u8]) {
+    if let Some(corpus) = env::var_os("DEMIHOMA_FUZZ_CORPUS") {
+        let directory = PathBuf::from(corpus).join(target);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(name), bytes).unwrap();
+    }
+}
+
+/// 56 RPCs, many of which end before both of their messages are whole.
+#[test]
+fn calls_that_the_fuzzers_start_from_leave_two_endpoints_whole_and_empty() {
+    let mut messages = 0;
+    for (name, bytes) in calls::records() {
+        keep("calls", &name, &bytes);
+        messages += calls::run(&bytes);
+    }
+    assert!(messages > 70, "{messages} messages");
+}
+
 #[test]
 fn frames_of_the_captures_leave_a_stack_whole_and_empty() {
-    let corpus = env::var_os("DEMIHOMA_FUZZ_CORPUS").map(PathBuf::from);
     let seeds = seeds();
     assert!(seeds.len() > 20, "{} captures", seeds.len());
     let mut messages = [0; 2];
     for (name, of_frames, of_packets) in &seeds {
-        if let Some(corpus) = &corpus {
-            for (target, bytes) in [("frames", of_frames), ("packets", of_packets)] {
-                fs::create_dir_all(corpus.join(target)).unwrap();
-                fs::write(corpus.join(target).join(name), bytes).unwrap();
-            }
-        }
+        keep("frames", name, of_frames);
+        keep("packets", name, of_packets);
         messages[0] += frames::run(of_frames);
         messages[1] += packets::run(of_packets);
     }

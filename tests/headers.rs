@@ -10,12 +10,14 @@ use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 const NOTICE: &str = "/* Made from src/capi by tests/headers.rs: change it there, not here. */";
 
 /// Structures of the system, which cbindgen takes for typedefs.
-const STRUCTS: [&str; 5] = [
+const STRUCTS: [&str; 7] = [
     "sockaddr",
     "sockaddr_in",
     "sockaddr_in6",
     "sockaddr_storage",
     "timespec",
+    "iovec",
+    "pollfd",
 ];
 
 #[test]
@@ -103,11 +105,25 @@ fn homa_h_declares_what_homa_rs_exports() {
     ours.include_guard = None; // It stands in `HOMA_BEGIN`.
     ours.sys_includes.clear();
     ours.export.include = vec!["demi_homa_msg_info".into()];
+    let mut face = config("");
+    face.header = None;
+    face.include_guard = None;
+    face.sys_includes.clear();
+    for name in ["homa_sendmsg_args", "homa_recvmsg_args", "homa_abort_args"] {
+        let renamed = format!("struct {name}");
+        face.export.rename.insert(name.into(), renamed);
+    }
+    let mut options = face.clone();
+    options.export.include = ["homa_rpc_info", "homa_info"].map(String::from).to_vec();
     let text = [
         NOTICE,
         HOMA_BEGIN,
         generate("homa_types", linux).trim(),
         HOMA_MIDDLE,
+        generate("homa_options", options).trim(),
+        "",
+        generate("homa_calls", face).trim(),
+        HOMA_NATIVE,
         generate("homa", ours).trim(),
         "\n#endif  /* DEMI_HOMA_H_IS_INCLUDED */\n",
     ]
@@ -120,11 +136,13 @@ const HOMA_BEGIN: &str = r#"
 #define DEMI_HOMA_H_IS_INCLUDED
 
 #include <stddef.h>
+#include <poll.h>
 #include <stdint.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <demi/types.h>
 
 /**
@@ -136,9 +154,11 @@ const HOMA_BEGIN: &str = r#"
 #endif
 
 /* The constants and structures of Linux Homa's user interface. If the module's own header came
- * before this one, they are there already; if it comes after, it finds its guard set. */
+ * before this one, they are there already; if it comes after, it finds its guard set. Today's
+ * header has other structures than that of 2022: after it, the homa_ calls are not declared. */
 #ifdef _UAPI_LINUX_HOMA_H
 #define _HOMA_H
+#define DEMI_HOMA_WITHOUT_CALLS
 #else
 #define _UAPI_LINUX_HOMA_H
 #endif
@@ -162,7 +182,13 @@ const HOMA_MIDDLE: &str = r#"
 #ifndef HOMAIOCFREEZE
 #define HOMAIOCFREEZE _IO(0x89, 0xef)
 #endif
+
+#ifndef DEMI_HOMA_WITHOUT_CALLS
 "#;
+
+const HOMA_NATIVE: &str = "
+#endif  /* DEMI_HOMA_WITHOUT_CALLS */
+";
 
 /// What all headers share.
 fn config(guard: &str) -> Config {

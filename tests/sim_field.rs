@@ -75,3 +75,80 @@ fn an_incast_costs_neither_an_rpc_nor_a_resend() {
         "{stats:?}"
     );
 }
+
+/// Case C039: a host that has 1 MB messages to send without end still hears and answers: each of
+/// 200 short RPCs, one after the other, is over in much less than 5 ms.
+#[test]
+fn a_host_whose_link_is_full_still_hears_and_answers() {
+    let streams = (0..2).map(|number| client(4, 40, 1_000_000, 1 + 1_000 * number));
+    let pings = Role::Client(Requester::new(RequesterParams {
+        to: Addr::new(Ip::v4(10, 0, 0, 4), PORT),
+        rpcs: 200,
+        outstanding: 1,
+        sizes: Sizes::Fixed(100),
+        first_number: 1,
+        seed: 6,
+    }));
+    let params = Params {
+        link_mbps: 25_000,
+        ..Params::default()
+    };
+    let apps = streams.chain([pings, server()]).collect();
+    let mut world = World::new(3, &params, 2 * PAGES, apps);
+    // At least 80 MB at 25 Gb/s take 25 ms.
+    let (mut last, mut slowest) = ((0, world.now), Duration::ZERO);
+    while !world.hosts[2].app.client().is_done() {
+        assert!(world.step());
+        let finished = world.hosts[2].app.client().finished;
+        if finished > last.0 {
+            slowest = slowest.max(world.now - last.1);
+            last = (finished, world.now);
+        }
+    }
+    let streams = world.hosts[..2].iter().map(|host| host.app.client());
+    assert!(
+        streams.into_iter().all(|stream| !stream.is_done()),
+        "no load"
+    );
+    assert!(slowest < Duration::millis(1), "{slowest:?}");
+}
+
+/// Case C063: a host starts and stops a hundred times while two others flood its port. What comes
+/// before it is ready, or is for an earlier life, harms nothing, and each RPC has its outcome.
+#[test]
+fn a_host_may_start_and_stop_under_load() {
+    let flood = |number| {
+        Role::Client(Requester::new(RequesterParams {
+            to: Addr::new(Ip::v4(10, 0, 0, 3), PORT),
+            rpcs: 20_000,
+            outstanding: 64,
+            sizes: Sizes::Uniform(1, 10_000),
+            first_number: number,
+            seed: number,
+        }))
+    };
+    let apps = vec![flood(1), flood(100_001), server()];
+    let mut world = World::new(4, &Params::default(), PAGES, apps);
+    for seed in 0..100 {
+        world.run_until(world.now + Duration::micros(700));
+        world.restart(2, 1_000 + seed, server());
+    }
+    let is_done = |world: &World<Role>| {
+        let clients = world.hosts[..2].iter().map(|host| host.app.client());
+        clients.into_iter().all(Requester::is_done)
+    };
+    while !is_done(&world) {
+        assert!(world.step(), "somebody waits for ever");
+        assert!(world.now < Instant(0) + Duration::secs(60));
+    }
+    for host in &world.hosts[..2] {
+        let client = host.app.client();
+        assert_eq!(client.finished + client.failed.len() as u64, 20_000);
+        assert!(client.finished > 10_000, "{}", client.finished);
+    }
+    world.run_until(world.now + Duration::secs(6));
+    for host in &world.hosts {
+        let homa = host.poller.endpoint();
+        assert_eq!((homa.rpc_count(), homa.free_pages()), (0, PAGES as u32));
+    }
+}

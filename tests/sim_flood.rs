@@ -134,6 +134,7 @@ fn rpcs_finish_while_strangers_want_all_slots_and_pages() {
                 cutoff_version: 1,
                 retransmit: false,
                 empty_reply: false,
+                life: 0,
                 offset: 0,
                 placement: Placement::InSequence,
             };

@@ -99,6 +99,7 @@ fn first_packets_of_a_megabyte_leave_room_for_others() {
                 cutoff_version: 1,
                 retransmit: false,
                 empty_reply: false,
+                life: 0,
                 offset: 0,
                 placement: Placement::InSequence,
             };

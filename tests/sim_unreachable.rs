@@ -1,5 +1,8 @@
 //! "Unreachable" in virtual time: which RPCs it ends, with which error, and which it does not.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use demihoma::addr::{Addr, Ip};
 use demihoma::error::Error;
 use demihoma::homa::Params;
@@ -34,9 +37,10 @@ fn amid_an_rpc() -> (World<Role>, Vec<u8>) {
     let server = Echo::new(PORT, SERVICE);
     let apps = vec![Role::Client(client), Role::Server(server)];
     let mut world = World::new(7, &Params::default(), 16, apps);
-    world.tap = Some(Tap::new(&[]));
+    let tap = Rc::new(RefCell::new(Tap::new(&[])));
+    world.watch = Some(tap.clone());
     world.run_until(AMID);
-    let frames = world.tap.take().unwrap().frames;
+    let frames = std::mem::take(&mut tap.borrow_mut().frames);
     let is_request = |frame: &[u8]| frame[23] == 146 && frame.len() == 34 + 56 + 100;
     let request = frames
         .into_iter()
@@ -91,6 +95,7 @@ fn each_reason_ends_the_rpc_with_its_own_error() {
         (1, ROUTER, Error::HostUnreachable),
         (0, ROUTER, Error::HostUnreachable),
         (13, ROUTER, Error::HostUnreachable),
+        (4, ROUTER, Error::MessageTooLong),
     ] {
         let found = outcome(|request| unreachable(code, from, request));
         assert_eq!(found, Err(error), "code {code} of {from}");

@@ -7,6 +7,36 @@ use demihoma::time::Instant;
 
 use super::{Bytes, buffers, check_empty, drain, endpoint};
 
+/// Calls as [`run`] reads them, for fuzzers to start from: an RPC of several lengths, well and with
+/// losses, and with something in between that ends it.
+pub fn records() -> Vec<(String, Vec<u8>)> {
+    /// Places in the lengths of [`Bytes::len`]: 100 B, 2,840 B, 40,000 B and 500,000 B.
+    const LENS: [u8; 4] = [3, 6, 9, 11];
+    /// The last call on side 1, by what it does.
+    const ENDS: [(&str, &[u8]); 7] = [
+        ("nothing", &[]),
+        ("abort", &[128 | 23, 0, 0]),
+        ("forget", &[24, 0, 0]),
+        ("client-closes", &[28, 0, 0, 0]),
+        ("server-closes", &[128 | 28, 0, 0, 0]),
+        ("peer-lost", &[29, 0, 0]),
+        ("peer-failed", &[128 | 30, 0, 0]),
+    ];
+    let mut records = Vec::new();
+    for (len, lost, end) in (0..LENS.len() * 2 * ENDS.len()).map(|n| (n / 14, n / 7 % 2, n % 7)) {
+        let (at, lost) = (LENS[len], [0, 0b0100_0010][lost]);
+        // Socket and RPC, port 99, a buffer of that length, told when it is delivered.
+        let mut bytes = vec![11, 0, 0, 2, 2, 0, at, 2];
+        (0..8).for_each(|_| bytes.extend([0, lost, 6, 8]));
+        bytes.extend([128 | 17, 0, 0, 128 | 20, 0, 0, 2, 0, at, 2, 0, lost]);
+        bytes.extend(ENDS[end].1);
+        (0..8).for_each(|_| bytes.extend([0, 0, 6, 12]));
+        bytes.extend([25, 0, 0, 0]);
+        records.push((format!("{at}-{lost}-{}", ENDS[end].0), bytes));
+    }
+    records
+}
+
 /// One endpoint, and all that its user was ever given.
 struct Side {
     homa: Endpoint,

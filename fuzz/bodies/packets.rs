@@ -180,6 +180,7 @@ impl Live {
             cutoff_version: u16::from(flags >> 1 & 3),
             retransmit: flags & 8 > 0,
             empty_reply: flags & 16 > 0,
+            life: u16::from(flags >> 5),
             offset,
             placement: Placement::InSequence,
         };

@@ -4,11 +4,13 @@
 #define DEMI_HOMA_H_IS_INCLUDED
 
 #include <stddef.h>
+#include <poll.h>
 #include <stdint.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <demi/types.h>
 
 /**
@@ -20,9 +22,11 @@
 #endif
 
 /* The constants and structures of Linux Homa's user interface. If the module's own header came
- * before this one, they are there already; if it comes after, it finds its guard set. */
+ * before this one, they are there already; if it comes after, it finds its guard set. Today's
+ * header has other structures than that of 2022: after it, the homa_ calls are not declared. */
 #ifdef _UAPI_LINUX_HOMA_H
 #define _HOMA_H
+#define DEMI_HOMA_WITHOUT_CALLS
 #else
 #define _UAPI_LINUX_HOMA_H
 #endif
@@ -207,6 +211,347 @@ struct homa_set_buf_args {
 #define HOMAIOCFREEZE _IO(0x89, 0xef)
 #endif
 
+#ifndef DEMI_HOMA_WITHOUT_CALLS
+
+/**
+ * Socket option, an int of HOMA_FLAG_ bits, which hold for all sockets of the thread.
+ */
+#define SO_HOMA_FLAGS 12
+
+/**
+ * Flag of homa_rpc_info: the incoming message waits for pages.
+ */
+#define HOMA_RPC_BUF_STALL 1
+
+/**
+ * Flag of homa_rpc_info: homa_recvmsg() would bring it.
+ */
+#define HOMA_RPC_RX_READY 4
+
+/**
+ * Flag of homa_rpc_info: a request that was received and not answered.
+ */
+#define HOMA_RPC_IN_SERVICE 16
+
+/**
+ * Bytes of the text in a homa_info, its end included.
+ */
+#define HOMA_ERROR_MSG_SIZE 128
+
+/**
+ * How an RPC is.
+ */
+struct homa_rpc_info {
+    /**
+     * Even for a call, odd for a request of another.
+     */
+    uint64_t id;
+    /**
+     * Of a call; else 0.
+     */
+    uint64_t completion_cookie;
+    /**
+     * The other side, in the form of the socket's family.
+     */
+    sockaddr_in_union peer;
+    /**
+     * 0, or the errno with which it failed.
+     */
+    int32_t error;
+    /**
+     * Bytes of our message; 0 if there is none.
+     */
+    uint32_t tx_length;
+    /**
+     * Those that went out.
+     */
+    uint32_t tx_sent;
+    /**
+     * Those that may.
+     */
+    uint32_t tx_granted;
+    /**
+     * Bytes of the other side's message; 0 if nothing of it came.
+     */
+    uint32_t rx_length;
+    /**
+     * Those that did not come.
+     */
+    uint32_t rx_remaining;
+    /**
+     * Those that may come without a further grant.
+     */
+    uint32_t rx_granted;
+    /**
+     * Gaps before bytes that came.
+     */
+    uint32_t rx_gaps;
+    /**
+     * Bytes of all gaps.
+     */
+    uint32_t rx_gap_bytes;
+    /**
+     * HOMA_RPC_ bits.
+     */
+    uint32_t flags;
+    /**
+     * 0.
+     */
+    uint32_t _pad;
+};
+
+/**
+ * How a socket is.
+ */
+struct homa_info {
+    /**
+     * In: sizeof(struct homa_info).
+     */
+    uint32_t size;
+    /**
+     * Its port; 0 once it is shut down.
+     */
+    uint32_t port;
+    /**
+     * Bytes of the region that messages could have now.
+     */
+    uint64_t bpool_avail_bytes;
+    /**
+     * Bytes of the region that are used, whole pages; 0 without one.
+     */
+    uint64_t bpool_bytes;
+    /**
+     * In: room for that many as the next says, or NULL. Out: what fits, by id.
+     */
+    struct homa_rpc_info *rpc_info;
+    /**
+     * In: how many fit.
+     */
+    uint32_t rpc_info_length;
+    /**
+     * Out: how many RPCs there are, which may be more.
+     */
+    uint32_t num_rpcs;
+    /**
+     * Out: why the last call that failed did, which errno tells too roughly; empty if none did.
+     */
+    char error_msg[HOMA_ERROR_MSG_SIZE];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Sets an option of a Homa socket. Level IPPROTO_HOMA:
+ *
+ * SO_HOMA_SET_BUF, a homa_set_buf_args: the region to receive into, once. It starts at a page
+ * boundary and has at least 2,065,536 bytes (two messages and a bpage), 4 GiB at most. Until the
+ * socket is closed or shut down only homa_recvmsg() says which of it may be read.
+ * SO_HOMA_SERVER, an int: whether it takes requests, as a bound socket does.
+ * SO_HOMA_FLAGS, an int: HOMA_FLAG_DONT_THROTTLE, for all sockets of the thread.
+ *
+ * Level SOL_SOCKET: SO_RCVTIMEO and SO_SNDTIMEO, a struct timeval: how long homa_recvmsg() and
+ * sending wait; zero is for ever.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP no Homa socket, or another level, EINVAL a NULL pointer, a
+ * wrong size or value (homa_info() says why), ENOPROTOOPT another option, ESHUTDOWN, or ENOSYS.
+ */
+int homa_setsockopt(int sockfd, int level, int optname, const void *optval, socklen_t optlen);
+
+/**
+ * Gets an option, see homa_setsockopt(), and writes its size into `optlen`. SO_HOMA_SET_BUF tells
+ * the region as far as it is used, whole pages; NULL and 0 if there is none.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP, EINVAL a NULL pointer or too small a size, ENOPROTOOPT,
+ * ESHUTDOWN, or ENOSYS.
+ */
+int homa_getsockopt(int sockfd, int level, int optname, void *optval, socklen_t *optlen);
+
+/**
+ * Tells how a socket and its RPCs are. The caller sets `size`, and `rpc_info` with its length.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP no Homa socket, EINVAL a NULL pointer, or too small a size, or
+ * ENOSYS.
+ */
+int homa_info(int sockfd, struct homa_info *info);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Makes a socket: AF_INET or AF_INET6, SOCK_DGRAM, IPPROTO_HOMA. With SOCK_NONBLOCK none of its
+ * calls waits. It has an automatic port, which demi_getsockname() tells, and needs a region to
+ * receive into, see homa_setsockopt().
+ *
+ * The descriptor is 500 or more and no descriptor of the kernel: close it by homa_close() only.
+ *
+ * Returns it, or -1: EAFNOSUPPORT, ENOTSUP another type, EPROTONOSUPPORT, EAGAIN too many sockets,
+ * EADDRNOTAVAIL no automatic port is left, or ENOSYS.
+ */
+int homa_socket(int domain, int type, int protocol);
+
+/**
+ * Gives a socket a port of 1 to 32,767 on one of our addresses, or on all of them, and lets it
+ * take requests. Port 0 changes nothing. It may be bound again, and keeps what it has on errors.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP no Homa socket, EINVAL a NULL pointer, or a port that is
+ * automatic, EADDRINUSE, EADDRNOTAVAIL not an address of ours, EAFNOSUPPORT, ESHUTDOWN, or ENOSYS.
+ */
+int homa_bind(int sockfd, const sockaddr_in_union *addr);
+
+/**
+ * Sends a request of 1 to 1,000,000 bytes, which are the application's again when this returns.
+ * Its id is written to `id` unless that is NULL; the cookie comes back with the response.
+ *
+ * While memory to send from is short (`memory.send_bytes`) it waits, unless the socket does not.
+ *
+ * Returns 0, or -1 and nothing was sent: EBADF, ENOTSUP no Homa socket, EINVAL a NULL pointer, a
+ * wrong length, or no host or port to send to, EAFNOSUPPORT not the socket's family, EAGAIN no
+ * memory in time, or too many calls not received, EINTR by demi_wake(), ESHUTDOWN, or ENOSYS.
+ */
+int homa_send(int sockfd,
+              const void *message_buf,
+              size_t length,
+              const sockaddr_in_union *dest_addr,
+              uint64_t *id,
+              uint64_t completion_cookie);
+
+/**
+ * As homa_send(), a message put together from `iovcnt` parts, 1,024 at most.
+ */
+int homa_sendv(int sockfd,
+               const struct iovec *iov,
+               int iovcnt,
+               const sockaddr_in_union *dest_addr,
+               uint64_t *id,
+               uint64_t completion_cookie);
+
+/**
+ * Sends what `args` says: with id 0 a request, as homa_sendv(), whose id is written there; else
+ * the reply to the request with that id, as homa_replyv(), whose cookie must be 0.
+ *
+ * Returns 0, or -1 with errno as those do.
+ */
+int homa_sendmsg(int sockfd,
+                 struct homa_sendmsg_args *args,
+                 const struct iovec *iov,
+                 int iovcnt,
+                 const sockaddr_in_union *dest_addr);
+
+/**
+ * Answers the request that came with `id` from `dest_addr` by 1 to 1,000,000 bytes, which are
+ * the application's again when this returns. To answer one that is gone succeeds and does nothing.
+ *
+ * Returns `length`, or -1 and the request stays: EBADF, ENOTSUP no Homa socket, EINVAL a NULL
+ * pointer, a wrong length, an even id, or a request that was not received or was answered before,
+ * EAFNOSUPPORT, EAGAIN no memory in time, EINTR by demi_wake(), ESHUTDOWN, or ENOSYS.
+ */
+ssize_t homa_reply(int sockfd,
+                   const void *message_buf,
+                   size_t length,
+                   const sockaddr_in_union *dest_addr,
+                   uint64_t id);
+
+/**
+ * As homa_reply(), a message put together from `iovcnt` parts, 1,024 at most.
+ */
+ssize_t homa_replyv(int sockfd,
+                    const struct iovec *iov,
+                    int iovcnt,
+                    const sockaddr_in_union *dest_addr,
+                    uint64_t id);
+
+/**
+ * Receives a message: of the call with `args->id`, or, by the flags, any request or any response.
+ *
+ * First the pages that `args` names are taken back, also if the rest fails; then it waits, unless
+ * HOMA_RECVMSG_NONBLOCKING or the socket says otherwise. The message's id, cookie and pages are
+ * written to `args`, its sender to `src_addr` unless that is NULL; `*addrlen` says how many bytes
+ * fit there, and then how many the address has; if it is NULL, a whole sockaddr_in_union fits.
+ *
+ * The pages belong to the application until it names each of their offsets in a later call. They
+ * need not be adjacent. Pages that are not given back stop the senders once no others are left.
+ *
+ * Returns the message's length, or -1. If a call of ours failed, its errno, with its id, cookie
+ * and peer: ENOTCONN, EHOSTUNREACH, EPROTONOSUPPORT, ETIMEDOUT, ENOMEM it waited too long for
+ * pages, or that of homa_abort(). Else no message came, and id and cookie are 0: EINVAL no such
+ * call, ENOMEM there is no region, EAGAIN nothing came in time, EINTR by demi_wake(). Or else
+ * nothing was taken back, and `args` is as it was: EBADF, ENOTSUP no Homa socket, EINVAL a NULL
+ * pointer, unknown flags, `_pad`, neither id nor flags, or an offset that the application does
+ * not have; ESHUTDOWN, or ENOSYS.
+ */
+ssize_t homa_recvmsg(int sockfd,
+                     struct homa_recvmsg_args *args,
+                     sockaddr_in_union *src_addr,
+                     size_t *addrlen);
+
+/**
+ * Ends the call `id` of this socket, or with 0 all of them. With error 0 they are forgotten, else
+ * homa_recvmsg() brings them with that errno. Requests of others are left alone.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP no Homa socket, EINVAL a negative error or no such call,
+ * ESHUTDOWN, or ENOSYS.
+ */
+int homa_abort(int sockfd, uint64_t id, int error);
+
+/**
+ * As homa_abort(), by a structure whose `_pad1` and `_pad2` must be 0, or else EINVAL.
+ */
+int homa_abortp(int fd, struct homa_abort_args *args);
+
+/**
+ * Ends all RPCs of a socket at once. All its calls but homa_close() and homa_info() then fail with
+ * ESHUTDOWN, also the one that waits just now, if this is called from a signal handler. Its region
+ * is not touched any more. A second time it does nothing.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP no Homa socket, EBUSY too many at once from signal handlers, or
+ * ENOSYS.
+ */
+int homa_shutdown(int sockfd);
+
+/**
+ * Closes a socket. Calls that are not over are forgotten; responses that nobody confirmed yet are
+ * waited for, at most as long as SO_LINGER says, see demi_setsockopt(). When this returns, the
+ * region is all the application's.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP no Homa socket, or ENOSYS.
+ */
+int homa_close(int sockfd);
+
+/**
+ * Waits until a descriptor is ready, `timeout_ms` at most, or for ever if that is negative; 0 is
+ * a look. As poll(2), for descriptors of this library only: others get POLLNVAL.
+ *
+ * A Homa socket has POLLIN when a message or a failed call waits to be received, POLLIN and
+ * POLLHUP once it is shut down, and POLLOUT while there is memory to send the longest message.
+ * Descriptors of demi_socket() have POLLIN when one of their operations is done or a message waits
+ * to be popped, and always POLLOUT: so one loop serves both.
+ *
+ * Returns how many are ready, 0 after the time, or -1: EINVAL a NULL pointer or too many, EINTR by
+ * demi_wake(), or ENOSYS.
+ */
+int homa_poll(struct pollfd *fds, nfds_t nfds, int timeout_ms);
+
+/**
+ * Asks the hosts that this one talks with to freeze their traces, as HOMAIOCFREEZE does. Here
+ * nothing is frozen, since there is no such trace.
+ *
+ * Returns 0, or -1: EBADF, ENOTSUP no Homa socket, ESHUTDOWN, or ENOSYS.
+ */
+int homa_freeze(int sockfd);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* DEMI_HOMA_WITHOUT_CALLS */
+
 /**
  * Value of `kind` in demi_homa_msg_info: a request, which wants a reply.
  */
@@ -261,7 +606,8 @@ extern "C" {
  *
  * The token completes as DEMI_OPC_POP with the response, which the application frees, or as
  * DEMI_OPC_FAILED: ENOTCONN nobody listens on that port, EHOSTUNREACH no route to the host, or it
- * does not answer ARP, ETIMEDOUT the server fell silent, ECANCELED or the errno of
+ * does not answer ARP, EMSGSIZE a router says that our packets are too long for its next link, so
+ * that the MTU must be set to less, ETIMEDOUT the server fell silent, ECANCELED or the errno of
  * demi_homa_abort(). The request's array may be freed at once; its bytes must not change until
  * the token completes. `flags` must be 0. The RPC's id is written to `id_out` unless that is
  * NULL.
@@ -284,7 +630,8 @@ int demi_homa_call(demi_qtoken_t *qt,
  *
  * With a NULL `qt` there is no token; else it completes as DEMI_OPC_PUSH once the bytes are the
  * application's again. The response's array may be freed at once, and may be the request's own.
- * To answer an RPC that is gone succeeds and does nothing.
+ * To answer an RPC that is gone succeeds and does nothing. After an error the request is still in
+ * service: the client waits for another answer, such as a shorter one after EMSGSIZE.
  *
  * Returns 0, EBADF, EINVAL a NULL pointer, a wrong size, or array as demi_push(), ENOTSUP another
  * family or kind of socket, EMSGSIZE, EAGAIN too many pending operations, or ENOSYS.

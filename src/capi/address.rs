@@ -3,9 +3,10 @@
 use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use libc::{sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use libc::{sa_family_t, size_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 
 use super::boundary::{Out, read};
+use super::homa_types::sockaddr_in_union;
 use crate::addr::{Addr, Ip};
 use crate::error::Error;
 
@@ -121,6 +122,68 @@ pub(super) fn to_sockaddr_storage(addr: Addr) -> sockaddr_storage {
         None => unsafe { place.cast::<sockaddr_in6>().write(to_sockaddr_in6(addr)) },
     }
     storage
+}
+
+/// Reads an address, and tells its family.
+///
+/// # Safety
+/// `ptr` is NULL or points to an address of the length that its family needs.
+pub(super) unsafe fn read_union(ptr: *const sockaddr_in_union) -> Result<(Addr, i32), Error> {
+    // SAFETY: NULL or readable; each address begins with its family.
+    let family = i32::from(unsafe { read(ptr.cast::<sa_family_t>()) }?);
+    let len = match family {
+        libc::AF_INET => IN_LEN,
+        libc::AF_INET6 => IN6_LEN,
+        _ => return Err(Error::FamilyNotSupported),
+    };
+    // SAFETY: not NULL, and `len` bytes may be read, says our caller.
+    Ok((unsafe { read_addr(ptr.cast(), len) }?, family))
+}
+
+/// An address in the form of a socket's family, and its length: for AF_INET6 one of IPv4 is
+/// mapped. One of IPv6 has no other form.
+pub(super) fn to_union(addr: Addr, family: i32) -> (sockaddr_in_union, usize) {
+    match to_sockaddr_in(addr).filter(|_| family == libc::AF_INET) {
+        Some(in4) => {
+            // The bytes behind a short one are zero.
+            let in6 = to_sockaddr_in6(Addr::default());
+            let mut union = sockaddr_in_union { in6 };
+            union.in4 = in4;
+            (union, IN_LEN as usize)
+        }
+        None => {
+            let in6 = to_sockaddr_in6(addr);
+            (sockaddr_in_union { in6 }, IN6_LEN as usize)
+        }
+    }
+}
+
+/// Writes as much of an address as fits, and how long it is; nothing if `place` is NULL.
+///
+/// # Safety
+/// Each pointer is NULL or usable. At `place` as many bytes may be written as `len` says, or a
+/// whole `sockaddr_in_union` if `len` is NULL.
+pub(super) unsafe fn write_union(
+    place: *mut sockaddr_in_union,
+    len: *mut size_t,
+    addr: Addr,
+    family: i32,
+) {
+    let (union, its_len) = to_union(addr, family);
+    if place.is_null() {
+        return;
+    }
+    // SAFETY: NULL or readable, says our caller.
+    let room = unsafe { read(len.cast_const()) }.unwrap_or(size_of::<sockaddr_in_union>());
+    // SAFETY: as many bytes may be written, and `union` has no fewer than its address.
+    unsafe {
+        let from = (&raw const union).cast::<u8>();
+        std::ptr::copy_nonoverlapping(from, place.cast::<u8>(), room.min(its_len));
+    }
+    // SAFETY: NULL or writable, says our caller.
+    if let Ok(len) = unsafe { Out::new(len) } {
+        len.write(its_len);
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Where C enters: who may call, what a pointer may be, and what goes back.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::{AtomicI32, Ordering, compiler_fence};
 
 use libc::timespec;
 
@@ -54,10 +54,87 @@ pub(super) fn install<E: From<Error>>(make: impl FnOnce() -> Result<LibOS, E>) -
             }
             let made = make()?;
             Wakers::add(made.waker());
+            let _ = WAKER.with(|waker| waker.set(made.waker())); // A thread has one runtime ever.
             *runtime = Some(made);
             Ok(())
         })
         .unwrap_or_else(|_| Err(Error::NotInitialised.into()))
+}
+
+/// Runs one call as a system call would: what it gives, or -1 and errno.
+pub(super) fn system_call<T: From<i8>>(call: impl FnOnce(&mut LibOS) -> Result<T, Error>) -> T {
+    let result = try_with_libos(|libos| {
+        shut_down_pending(libos);
+        call(libos)
+    });
+    result.unwrap_or_else(fail)
+}
+
+/// What a system call that failed gives.
+fn fail<T: From<i8>>(error: Error) -> T {
+    // SAFETY: the address of this thread's errno, always valid.
+    unsafe { *libc::__errno_location() = error.errno() };
+    T::from(-1)
+}
+
+/// Sockets that can be shut down at once from signal handlers that interrupted another call.
+const PENDING_MAX: usize = 16;
+
+thread_local! {
+    /// Descriptors of sockets to shut down before anything else; 0 is none.
+    static PENDING: [AtomicI32; PENDING_MAX] = const { [const { AtomicI32::new(0) }; PENDING_MAX] };
+    /// Ends the wait of this thread's runtime.
+    static WAKER: OnceCell<Waker> = const { OnceCell::new() };
+}
+
+/// Shuts a socket down, as soon as the call that this one interrupted, if it did, lets us.
+pub(super) fn shut_down(sockfd: c_int) -> c_int {
+    let result = try_with_libos(|libos| {
+        shut_down_pending(libos);
+        libos.homa_shutdown(queue(sockfd)?)
+    });
+    let result = match result {
+        Err(Error::Busy) if sockfd > 0 => PENDING.with(|pending| {
+            let is_free = |one: &&AtomicI32| {
+                let set = one.compare_exchange(0, sockfd, Ordering::AcqRel, Ordering::Acquire);
+                set.is_ok()
+            };
+            let filed = pending.iter().find(is_free).ok_or(Error::Busy)?;
+            debug_assert_ne!(filed.load(Ordering::Relaxed), 0);
+            let _ = WAKER.try_with(|waker| waker.get().map(Waker::wake));
+            Ok(())
+        }),
+        other => other,
+    };
+    result.map_or_else(fail, |()| 0)
+}
+
+/// Shuts down what signal handlers asked for. True if there was anything.
+fn shut_down_pending(libos: &mut LibOS) -> bool {
+    PENDING.with(|pending| {
+        let mut has_any = false;
+        for one in pending {
+            if one.load(Ordering::Relaxed) != 0 {
+                has_any = true;
+                // One that is no Homa socket, or closed by now, has nothing to shut down.
+                let _ = queue(one.swap(0, Ordering::AcqRel)).map(|qd| libos.homa_shutdown(qd));
+            }
+        }
+        has_any
+    })
+}
+
+/// Runs a call that waits, anew if all that interrupted it was a socket to shut down.
+pub(super) fn until_uninterrupted<T>(
+    libos: &mut LibOS,
+    mut call: impl FnMut(&mut LibOS) -> Result<T, Error>,
+) -> Result<T, Error> {
+    loop {
+        match call(libos) {
+            Err(Error::Interrupted) if shut_down_pending(libos) => {}
+            result => return result,
+        }
+    }
 }
 
 pub(super) fn errno(result: Result<(), Error>) -> c_int {

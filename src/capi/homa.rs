@@ -46,7 +46,8 @@ pub struct demi_homa_msg_info {
 ///
 /// The token completes as DEMI_OPC_POP with the response, which the application frees, or as
 /// DEMI_OPC_FAILED: ENOTCONN nobody listens on that port, EHOSTUNREACH no route to the host, or it
-/// does not answer ARP, ETIMEDOUT the server fell silent, ECANCELED or the errno of
+/// does not answer ARP, EMSGSIZE a router says that our packets are too long for its next link, so
+/// that the MTU must be set to less, ETIMEDOUT the server fell silent, ECANCELED or the errno of
 /// demi_homa_abort(). The request's array may be freed at once; its bytes must not change until
 /// the token completes. `flags` must be 0. The RPC's id is written to `id_out` unless that is
 /// NULL.
@@ -90,7 +91,8 @@ pub unsafe extern "C" fn demi_homa_call(
 ///
 /// With a NULL `qt` there is no token; else it completes as DEMI_OPC_PUSH once the bytes are the
 /// application's again. The response's array may be freed at once, and may be the request's own.
-/// To answer an RPC that is gone succeeds and does nothing.
+/// To answer an RPC that is gone succeeds and does nothing. After an error the request is still in
+/// service: the client waits for another answer, such as a shorter one after EMSGSIZE.
 ///
 /// Returns 0, EBADF, EINVAL a NULL pointer, a wrong size, or array as demi_push(), ENOTSUP another
 /// family or kind of socket, EMSGSIZE, EAGAIN too many pending operations, or ENOSYS.

@@ -137,7 +137,8 @@ unsafe fn word<'a>(argv: *const *mut c_char, at: usize) -> Option<&'a OsStr> {
 /// Makes a socket and writes its queue descriptor, which is 500 or more and no file descriptor.
 ///
 /// AF_INET with SOCK_DGRAM: paired datagrams; with SOCK_DGRAM and protocol IPPROTO_HOMA: native
-/// RPC, see demi/homa.h. SOCK_STREAM is not there yet.
+/// RPC, see demi/homa.h; with SOCK_STREAM: connections, which carry whole messages and which only
+/// this library speaks.
 ///
 /// Returns 0, EINVAL a NULL pointer, ENOTSUP no such kind of socket, EAGAIN too many sockets, or
 /// ENOSYS.
@@ -156,17 +157,23 @@ pub unsafe extern "C" fn demi_socket(
     })
 }
 
-/// Makes a socket passive. Returns 0, EBADF, EINVAL a backlog below 1, EDESTADDRREQ not bound,
-/// EADDRINUSE listening or connecting already, ENOTSUP not a stream, or ENOSYS.
+/// Makes a stream passive: peers may connect to it, and `backlog` of them at a time wait to be
+/// accepted; others have to try again.
+///
+/// Returns 0, EBADF, EINVAL a backlog below 1, ENOTSUP not a stream, EDESTADDRREQ not bound,
+/// EADDRINUSE listening, connecting or connected already, or ENOSYS.
 #[unsafe(no_mangle)]
 pub extern "C" fn demi_listen(sockqd: c_int, backlog: c_int) -> c_int {
     with_libos(|libos| libos.listen(queue(sockqd)?, backlog))
 }
 
-/// Gives a socket its local address; the wildcard stands for the runtime's address.
+/// Gives a socket its local address; the wildcard stands for the runtime's address. Streams and
+/// datagrams share the ports. That of a listening socket is in use until its connections are
+/// closed too.
 ///
 /// Returns 0, EBADF, EINVAL a NULL pointer, a wrong size, or already bound, EADDRINUSE,
-/// EADDRNOTAVAIL not an address of ours, ENOTSUP another family, or ENOSYS.
+/// EADDRNOTAVAIL not an address of ours, ENOTSUP another family, or a stream without address or
+/// port, or ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_bind(sockqd: c_int, addr: *const sockaddr, size: socklen_t) -> c_int {
     with_libos(|libos| {
@@ -176,8 +183,10 @@ pub unsafe extern "C" fn demi_bind(sockqd: c_int, addr: *const sockaddr, size: s
     })
 }
 
-/// Asks for the next connection. Returns 0, EBADF, EINVAL a NULL pointer or not listening, EAGAIN
-/// too many pending operations, or ENOSYS.
+/// Asks for the next connection: a new queue descriptor, and the peer's address.
+///
+/// Returns 0, EBADF, EINVAL a NULL pointer or not listening, EAGAIN too many pending operations, or
+/// ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_accept(qt_out: *mut demi_qtoken_t, sockqd: c_int) -> c_int {
     with_libos(|libos| {
@@ -188,9 +197,14 @@ pub unsafe extern "C" fn demi_accept(qt_out: *mut demi_qtoken_t, sockqd: c_int) 
     })
 }
 
-/// Connects a socket. Returns 0, EBADF, EINVAL a NULL pointer or a wrong size, EOPNOTSUPP
-/// listening, EINPROGRESS connecting, EISCONN connected, ENOTSUP not a stream or another family,
-/// EAGAIN too many pending operations, or ENOSYS.
+/// Connects a stream to a listening one.
+///
+/// Completes as DEMI_OPC_FAILED with ECONNREFUSED nobody listens there, EHOSTUNREACH no way to the
+/// host, or ETIMEDOUT no answer in the configured time; then the socket may try again.
+///
+/// Returns 0, EBADF, EINVAL a NULL pointer or a wrong size, EOPNOTSUPP listening, EINPROGRESS
+/// connecting, EISCONN connected, ENOTSUP not a stream or another family, EAGAIN too many pending
+/// operations, connections or ports, or ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_connect(
     qt_out: *mut demi_qtoken_t,
@@ -210,7 +224,7 @@ pub unsafe extern "C" fn demi_connect(
 
 /// Closes a queue. What is pending on it completes as DEMI_OPC_FAILED with ECANCELED; its tokens
 /// are still to be waited for. Messages that nobody confirmed yet are waited for, at most as long
-/// as SO_LINGER says.
+/// as SO_LINGER says. Peers of a stream get what was pushed, and then its end.
 ///
 /// Returns 0, EBADF, or ENOSYS.
 #[unsafe(no_mangle)]
@@ -218,13 +232,15 @@ pub extern "C" fn demi_close(qd: c_int) -> c_int {
     with_libos(|libos| libos.close(queue(qd)?))
 }
 
-/// Sends a message on a connected queue.
+/// Sends a message of 1 to 1,000,000 bytes on a connected queue, after those pushed before.
 ///
-/// The array may be freed at once; its bytes must not change until the push has completed. On a
-/// datagram socket it completes as DEMI_OPC_FAILED with EDESTADDRREQ.
+/// The array may be freed at once; its bytes must not change until the push has completed, which is
+/// when they were sent. While the peer is 32 messages or 256 KiB behind with its pops, pushes wait.
+/// Completes as DEMI_OPC_FAILED with ECONNRESET the peer is gone, or ETIMEDOUT it is silent for
+/// too long; on a datagram socket with EDESTADDRREQ.
 ///
 /// Returns 0, EBADF, EINVAL a NULL pointer, or an array that is null, freed, foreign, empty or
-/// out of its buffer's range, ENOTCONN, EAGAIN too many pending operations, or ENOSYS.
+/// out of its buffer's range, EMSGSIZE, ENOTCONN, EAGAIN too many pending operations, or ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_push(
     qt_out: *mut demi_qtoken_t,
@@ -271,6 +287,10 @@ pub unsafe extern "C" fn demi_pushto(
 }
 
 /// Asks for the next message, which comes whole and belongs to the application: demi_sgafree() it.
+///
+/// Once the peer has closed a stream and all its messages were popped, each pop gives an array of
+/// one segment with no bytes, which must be freed too. Completes as DEMI_OPC_FAILED with ECONNRESET
+/// or ETIMEDOUT as demi_push().
 ///
 /// Returns 0, EBADF, EINVAL a NULL pointer, EDESTADDRREQ a datagram socket that is not bound,
 /// ENOTCONN a stream that is not connected, EAGAIN too many pending operations, or ENOSYS.

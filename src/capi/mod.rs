@@ -12,6 +12,8 @@
 mod address;
 mod boundary;
 pub mod homa;
+pub mod homa_calls;
+pub mod homa_options;
 pub mod homa_types;
 pub mod libos;
 pub mod sga;

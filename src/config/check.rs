@@ -76,7 +76,7 @@ fn protocol_range(key: &'static str, network: &Network) -> Range {
 
 #[rustfmt::skip]
 fn outer_ranges(config: &Config) -> Vec<Range> {
-    let Config { network, arp, datagram, runtime, .. } = config;
+    let Config { network, arp, datagram, channel, runtime, .. } = config;
     vec![
         mtu_range("network.mtu_bytes", network),
         protocol_range("network.ip_protocol", network),
@@ -85,6 +85,12 @@ fn outer_ranges(config: &Config) -> Vec<Range> {
         ("arp.neighbors_max", arp.neighbors_max.into(), 1..=16_368, "neighbours"),
         ("datagram.reply_grace_ms", datagram.reply_grace_ms.into(), 0..=10_000, "ms"),
         ("datagram.outstanding_max", datagram.outstanding_max.into(), 1..=65_536, "requests"),
+        // Each has an RPC's slot at least.
+        ("channel.channels_max", channel.channels_max.into(), 1..=1_048_576, "connections"),
+        ("channel.timeout_ms", channel.timeout_ms.into(), 200..=86_400_000, "ms"),
+        ("channel.connect_timeout_ms", channel.connect_timeout_ms.into(), 200..=86_400_000, "ms"),
+        ("channel.keepalive_idle_ms", channel.keepalive_idle_ms.into(), 200..=86_400_000, "ms"),
+        ("channel.keepalive_misses_max", channel.keepalive_misses_max.into(), 1..=1_000, "tries"),
         ("runtime.tokens_max", runtime.tokens_max.into(), 16..=1_048_576, "tokens"),
         ("runtime.linger_ms", runtime.linger_ms.into(), 0..=600_000, "ms"),
     ]

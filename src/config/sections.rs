@@ -18,6 +18,7 @@ pub struct Config {
     pub homa: Homa,
     pub memory: Memory,
     pub datagram: Datagram,
+    pub channel: Channel,
     pub runtime: Runtime,
     pub dpdk: Dpdk,
 }
@@ -114,6 +115,17 @@ pub struct Memory {
 pub struct Datagram {
     pub reply_grace_ms: u32,
     pub outstanding_max: u32,
+}
+
+/// `[channel]`: the connections of stream sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Channel {
+    pub channels_max: u32,
+    pub timeout_ms: u32,
+    pub connect_timeout_ms: u32,
+    pub keepalive_idle_ms: u32,
+    pub keepalive_misses_max: u32,
 }
 
 /// `[runtime]`: the polling loop.
@@ -215,6 +227,18 @@ impl Default for Datagram {
         Self {
             reply_grace_ms: 10,
             outstanding_max: 1_024,
+        }
+    }
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Self {
+            channels_max: 16_384,
+            timeout_ms: 30_000,
+            connect_timeout_ms: 30_000,
+            keepalive_idle_ms: 5_000,
+            keepalive_misses_max: 3,
         }
     }
 }

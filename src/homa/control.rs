@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::homa::peer::Peer;
 use crate::slots::Key;
-use crate::wire::homa::{Common, Resend};
+use crate::wire::homa::{Common, Grant, Resend};
 
 /// One packet, but for what is only known when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +16,14 @@ pub struct Control {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
+    /// Only one that waited for a link: others are decided on as they are sent.
+    Grant(Grant),
     Resend(Resend),
     Unknown,
     Busy,
     Cutoffs,
     NeedAck,
+    Freeze,
     /// Carries saved acks of the peer too.
     Ack,
 }

@@ -7,7 +7,7 @@ use crate::time::{Duration, Instant};
 
 /// Holes that one message may have at once; a packet that would make one more is dropped, and
 /// comes again by RESEND. A message of 1,000,000 B at 10 % loss has about 30.
-const HOLES_MAX: usize = 64;
+pub const HOLES_MAX: usize = 64;
 
 /// The bytes `0..end` less the holes in them have arrived.
 #[derive(Debug, Default)]
@@ -96,6 +96,9 @@ impl Gaps {
                 return Err(TooManyHoles);
             }
             let wrong = u32::from(mutant::is_on(Mutant::GapOffByOne));
+            if self.holes.capacity() == 0 {
+                self.holes.reserve_exact(HOLES_MAX); // It never grows, and is kept.
+            }
             self.holes.push(Hole {
                 range: self.end + wrong..range.start,
                 since: now,

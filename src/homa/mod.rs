@@ -43,7 +43,10 @@ mod table;
 mod timer;
 mod waiting;
 
-pub use endpoint::{Endpoint, Stats, Verdict};
+pub use endpoint::{Endpoint, RpcInfo, Stats, Verdict};
 pub use event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 pub use params::Params;
 pub use pool::BPAGE_LEN;
+pub use pool::lent::{LentPool, PARTS_MAX, Parts};
+
+pub use crate::wire::homa::MAX_MESSAGE_LEN;

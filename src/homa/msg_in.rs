@@ -24,6 +24,11 @@ pub struct MsgIn {
     /// Its entry in the order of grants, if it needs any.
     pub grantee: Option<Key<Grantee>>,
     pub empty_reply: bool,
+    /// Which life of its sender it is from: the number in its packets, and the sender's incarnation
+    /// by our count, which must do where there is no number.
+    pub life: (u16, u16),
+    /// The priority of a grant that waits for its sender's link.
+    pub parked_grant: Option<u8>,
     /// From where on to ask again, if not all could be asked for at once.
     pub ask_from: u32,
     /// It is filed to have its holes looked at.
@@ -56,10 +61,19 @@ impl MsgIn {
         self.share = share;
         self.grantee = None;
         self.empty_reply = false;
+        self.parked_grant = None;
         self.ask_from = 0;
         self.repair_filed = false;
         self.repaired_since = None;
         self.gaps.clear();
+    }
+
+    /// The run that has its bytes, or the first of them.
+    pub fn run(&self) -> Option<RunKey> {
+        match self.place {
+            Place::Run(run) | Place::First(run) => Some(run),
+            Place::Waiting => None,
+        }
     }
 
     /// Notes that `range` came, and shows each new part of it to `fresh`. Tells as
@@ -76,6 +90,11 @@ impl MsgIn {
             *received += part.end - part.start;
             fresh(part);
         })
+    }
+
+    /// Whether a packet with this life of its sender is part of it.
+    pub fn is_of(&self, (number, incarnation): (u16, u16)) -> bool {
+        self.life.0 == number && (number != 0 || self.life.1 == incarnation)
     }
 
     /// One past the highest byte that arrived.

@@ -31,7 +31,8 @@ pub struct MsgOut {
     pub is_parked: bool,
     is_one_packet: bool,
     cut: Cut,
-    /// Only a message that lost a packet has one, so that the others stay small.
+    /// Made for the first message in this place that loses a packet, and kept for the next: so the
+    /// others stay small, and losses allocate nothing once all is warm.
     owed: Option<Box<Owed>>,
 }
 
@@ -109,7 +110,9 @@ impl MsgOut {
             Payload::Buffer(_) | Payload::EmptyReply | Payload::Gone => None,
         };
         self.payload = Payload::Gone;
-        self.owed = None;
+        if let Some(owed) = &mut self.owed {
+            **owed = Owed::default();
+        }
         (run, mem::take(&mut self.notify))
     }
 

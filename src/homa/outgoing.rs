@@ -175,6 +175,12 @@ impl Outgoing {
         }
     }
 
+    /// Whether something waits that nothing holds back but the device.
+    #[inline]
+    pub fn has_prompt(&self) -> bool {
+        self.next_short != RpcKey::default() || !self.retransmits.is_empty()
+    }
+
     /// Whether a long message waits for its turn.
     pub fn has_long(&self) -> bool {
         !self.heap.is_empty()
@@ -202,8 +208,7 @@ impl Outgoing {
     #[inline]
     pub fn is_empty(&self) -> bool {
         // While there is a later short one there is a next.
-        let has_short = self.next_short != RpcKey::default();
-        self.retransmits.is_empty() && !has_short && self.heap.is_empty()
+        !self.has_prompt() && self.heap.is_empty()
     }
 
     /// # Panics

@@ -8,8 +8,10 @@ use crate::time::{Duration, Instant, Rate};
 /// An estimate of the NIC's queue, and the limit it is kept to.
 #[derive(Debug)]
 pub struct Pacer {
-    /// `None`: not known, so that nothing has to wait.
+    /// `None`: not known, or nobody wants it to count, so that nothing has to wait.
     link: Option<Rate>,
+    /// What is known of it.
+    known: Option<Rate>,
     backlog_max: Duration,
     /// When the link will have sent all it was given.
     idle_at: Instant,
@@ -18,11 +20,18 @@ pub struct Pacer {
 impl Pacer {
     /// `link_mbps` 0: the speed is not known.
     pub fn new(link_mbps: u32, backlog_max: Duration) -> Self {
+        let known = (link_mbps > 0).then(|| Rate::mbps(link_mbps.into()));
         Self {
-            link: (link_mbps > 0).then(|| Rate::mbps(link_mbps.into())),
+            link: known,
+            known,
             backlog_max,
             idle_at: Instant(0),
         }
+    }
+
+    /// Whether long messages wait for the NIC's queue. What was handed to it before counts anew.
+    pub fn set_on(&mut self, is_on: bool) {
+        self.link = self.known.filter(|_| is_on);
     }
 
     /// Whether the queue is estimated at all.
@@ -74,6 +83,17 @@ mod tests {
             pacer.on_transmit(Instant(1_000_000), 1500);
         }
         assert_eq!(pacer.ready_at(), Instant(1_000_400));
+    }
+
+    #[test]
+    fn a_pacer_that_is_off_holds_nothing_back() {
+        let mut pacer = Pacer::new(10_000, Duration::micros(2));
+        pacer.set_on(false);
+        (0..1000).for_each(|_| pacer.on_transmit(Instant(0), 1500));
+        assert!(pacer.is_ready(Instant(0)));
+        pacer.set_on(true);
+        (0..2).for_each(|_| pacer.on_transmit(Instant(0), 1500));
+        assert!(!pacer.is_ready(Instant(0)));
     }
 
     #[test]

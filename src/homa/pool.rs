@@ -1,5 +1,7 @@
 //! Receive pages: each incoming message gets one run of adjacent bytes.
 
+pub mod lent;
+
 use std::ops::Range;
 
 use crate::arena::Arena;

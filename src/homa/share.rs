@@ -14,7 +14,7 @@ pub enum Share {
 ///
 /// Whoever holds nothing may have one message of any length, since in a small pool a quarter is
 /// less than that.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shares {
     peer_max: u32,
     /// By the peer's slot. A new tenant of a slot inherits what is held still; it is little, and

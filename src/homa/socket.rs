@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::error::Error;
+use crate::homa::pool::lent::LentPool;
 use crate::rng::Rng;
 use crate::slots::Key;
 
@@ -19,6 +20,8 @@ pub struct Socket {
     accepts: bool,
     /// Requests that the user took and has not answered.
     pub in_service: u32,
+    /// If its messages go to pages that its user lends: those, once there are any.
+    pub lent: Option<Box<LentPool>>,
 }
 
 /// All sockets, by port.
@@ -29,6 +32,8 @@ pub struct Sockets {
     next_automatic: u16,
     /// Sockets that take requests.
     server_count: u32,
+    /// Sockets with pages of their own.
+    lent_count: u32,
 }
 
 impl Sockets {
@@ -38,6 +43,7 @@ impl Sockets {
             by_port: vec![NONE; 1 << 16],
             next_automatic: AUTOMATIC_MIN | rng.next_u64() as u16,
             server_count: 0,
+            lent_count: 0,
         }
     }
 
@@ -48,6 +54,7 @@ impl Sockets {
             port,
             accepts: false,
             in_service: 0,
+            lent: None,
         };
         let key = self.slots.insert(socket).ok_or(Error::Exhausted)?;
         self.by_port[usize::from(port)] = key.index();
@@ -73,6 +80,8 @@ impl Sockets {
         };
         self.by_port[usize::from(socket.port)] = NONE;
         self.server_count -= u32::from(socket.accepts);
+        // Its region is its lender's again.
+        self.lent_count -= u32::from(socket.lent.take().is_some());
         true
     }
 
@@ -84,6 +93,47 @@ impl Sockets {
     #[inline]
     pub fn get_mut(&mut self, key: Key<Socket>) -> Option<&mut Socket> {
         self.slots.get_mut(key)
+    }
+
+    /// From now on the socket's messages go to pages that its user lends. To be called before it
+    /// has any.
+    pub fn use_lent(&mut self, key: Key<Socket>) {
+        if let Some(socket) = self.slots.get_mut(key)
+            && socket.lent.is_none()
+        {
+            socket.lent = Some(Box::default());
+            self.lent_count += 1;
+        }
+    }
+
+    /// Whether any socket has pages of its own.
+    #[inline(always)]
+    pub fn has_lent(&self) -> bool {
+        self.lent_count > 0
+    }
+
+    /// The pages of a socket that has some of its own.
+    #[inline]
+    pub fn lent(&self, key: Key<Socket>) -> Option<&LentPool> {
+        match self.has_lent() {
+            true => self.slots.get(key)?.lent.as_deref(),
+            false => None,
+        }
+    }
+
+    /// As [`Self::lent`], to write.
+    #[inline]
+    pub fn lent_mut(&mut self, key: Key<Socket>) -> Option<&mut LentPool> {
+        match self.has_lent() {
+            true => self.slots.get_mut(key)?.lent.as_deref_mut(),
+            false => None,
+        }
+    }
+
+    /// All sockets with pages of their own.
+    pub fn iter_lent(&self) -> impl Iterator<Item = (Key<Socket>, &LentPool)> {
+        let sockets = self.slots.iter();
+        sockets.filter_map(|(key, socket)| Some((key, socket.lent.as_deref()?)))
     }
 
     pub fn set_server(&mut self, key: Key<Socket>, accepts: bool) {

@@ -4,23 +4,26 @@
 //! the last turn.
 
 use crate::addr::Addr;
+use crate::channel::{self, Channels};
 use crate::error::Error;
 use crate::homa::{Endpoint, Event, Message, RpcKey, SocketKey};
 use crate::mem::Buffers;
 use crate::rng::Rng;
 use crate::runtime::{QToken, Tokens};
 use crate::time::{Duration, Instant};
+use crate::wire::homa::RpcId;
 
 use super::params::Params;
 use super::queue::{Arrival, HeldPush, Kind, Queues};
-use super::result::{MessageKind, OperationResult, QDesc, QResult, Stats};
+use super::result::{MessageKind, OperationResult, QDesc, QResult, Sga, Stats};
 use super::sga::{Labels, Outgoing, SgaKey, Sgas};
 
 /// The most that one turn can add to the time lived: after a pause no grace ends at once.
 const TICK: Duration = Duration::millis(1);
 
-/// Tag of the RPCs that carry datagrams; those of calls carry their token, which is never 0.
-pub(super) const DATAGRAM_TAG: u64 = 0;
+/// Tag of the RPCs whose end their queue is told: those that carry datagrams, and those of the homa
+/// face. The others carry their call's token, which is never 0.
+pub(super) const QUEUE_TAG: u64 = 0;
 
 /// Everything about sockets, tokens and buffers that does not depend on the device.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub(super) struct Desk {
     pub(super) tokens: Tokens<Pending, Done>,
     pub(super) sgas: Sgas,
     pub(super) queues: Queues,
+    pub(super) channels: Channels,
     /// Datagram queues with pushes held back.
     pub(super) holding: Vec<QDesc>,
     /// Somewhere a message and a pop are kept apart by a limit.
@@ -59,12 +63,14 @@ pub(super) enum Operation {
     Push,
     Pop,
     Call,
+    Accept,
+    Connect,
 }
 
 /// An operation's result while nobody has asked for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
-    qd: QDesc,
+    pub(super) qd: QDesc,
     result: Completion,
 }
 
@@ -73,6 +79,10 @@ pub(super) enum Completion {
     #[default]
     Push,
     Pop(SgaKey),
+    /// From a channel, which tells no sender.
+    PopStream(SgaKey),
+    Connect,
+    Accept(QDesc),
     Failed(Error),
 }
 
@@ -86,10 +96,16 @@ impl Pending {
 }
 
 impl Desk {
-    pub(super) fn new(params: Params, now: Instant) -> Self {
+    pub(super) fn new(params: Params, now: Instant) -> Result<Self, Error> {
         let mut rng = Rng::new(params.seed);
-        Self {
-            buffers: Buffers::new(params.send_bytes),
+        let buffers = Buffers::new(params.send_bytes);
+        let channel = channel::Params {
+            seed: !params.seed,
+            ..params.channel.clone()
+        };
+        Ok(Self {
+            channels: Channels::new(channel, buffers.clone(), now)?,
+            buffers,
             tokens: Tokens::new(params.tokens_max as usize, rng.next_u64()),
             sgas: Sgas::new(rng.next_u64()),
             queues: Queues::default(),
@@ -100,7 +116,7 @@ impl Desk {
             graces_checked_at: Duration::ZERO,
             stats: Stats::default(),
             params,
-        }
+        })
     }
 
     /// Takes one event of the turn.
@@ -113,18 +129,24 @@ impl Desk {
                 tag,
                 ref message,
             } => match tag {
-                DATAGRAM_TAG => self.on_datagram_response(homa, socket, message),
+                QUEUE_TAG => self.on_queue_response(homa, socket, message),
                 call => self.on_call_response(homa, socket, QToken(call), message),
             },
             Event::Failed {
-                socket, tag, error, ..
+                socket,
+                tag,
+                id,
+                error,
+                ..
             } => match tag {
-                DATAGRAM_TAG => self.on_datagram_failed(socket),
-                call => self.complete(QToken(call), Completion::Failed(error)),
+                QUEUE_TAG => self.on_queue_failed(homa, socket, id, error),
+                call => self.on_call_failed(homa, call, error),
             },
             Event::Released { tag, result } => {
-                let result = result.map_or_else(Completion::Failed, |()| Completion::Push);
-                self.complete(QToken(tag), result);
+                let end = result.map_or_else(Completion::Failed, |()| Completion::Push);
+                if !self.try_complete(QToken(tag), end) {
+                    self.on_channel_released(homa, tag, result);
+                }
             }
         }
     }
@@ -162,6 +184,9 @@ impl Desk {
                 .into_iter()
                 .for_each(|qd| self.deliver(homa, qd));
         }
+        if !self.channels.is_empty() {
+            self.turn_channels(homa);
+        }
         if self.lived >= self.graces_checked_at + TICK {
             self.graces_checked_at = self.lived;
             self.end_graces(homa);
@@ -180,6 +205,12 @@ impl Desk {
                 None => return,
                 Some(Arrival::Response(message)) => (MessageKind::Response, message),
                 Some(Arrival::Request(rpc)) => match homa.take(rpc) {
+                    Some(message)
+                        if matches!(queue.kind, Kind::Datagram(_))
+                            && self.channels.refuse(self.now, homa, &message) =>
+                    {
+                        continue;
+                    }
                     Some(message) => (MessageKind::Request, message),
                     // The client gave it up before anybody popped it.
                     None => continue,
@@ -207,7 +238,7 @@ impl Desk {
         let socket = queue.socket.expect("a queue with arrivals has a socket");
         let mut evicted = None;
         let open = match (kind, &mut queue.kind) {
-            (MessageKind::Response, _) => None,
+            (MessageKind::Response, _) | (_, Kind::Face(_)) => None,
             (MessageKind::Request, Kind::Native(service)) => {
                 service.latest = Some((message.id.0, message.peer, message.rpc));
                 None
@@ -217,6 +248,8 @@ impl Desk {
                 (open, evicted) = datagram.pairing.on_popped(message.rpc, message.peer);
                 Some(open)
             }
+            // Its messages are the channels'.
+            (MessageKind::Request, Kind::Stream(_)) => None,
         };
         if let Some(rpc) = evicted {
             self.stats.open_evicted += 1;
@@ -240,10 +273,16 @@ impl Desk {
     /// Ends an operation, if it is still under way.
     #[inline]
     pub(super) fn complete(&mut self, qt: QToken, result: Completion) {
+        self.try_complete(qt, result);
+    }
+
+    /// As [`Self::complete`]; false if there is no such operation.
+    #[inline]
+    fn try_complete(&mut self, qt: QToken, result: Completion) -> bool {
         self.tokens.complete(qt, |pending, done| {
             done.qd = pending.qd;
             done.result = result;
-        });
+        })
     }
 
     /// A result as the application sees it.
@@ -255,6 +294,12 @@ impl Desk {
             result: match done.result {
                 Completion::Push => OperationResult::Push,
                 Completion::Pop(sga) => OperationResult::Pop(self.sgas.describe(sga)),
+                Completion::PopStream(sga) => OperationResult::Pop(Sga {
+                    peer: None,
+                    ..self.sgas.describe(sga)
+                }),
+                Completion::Connect => OperationResult::Connect,
+                Completion::Accept(qd) => self.describe_accepted(qd),
                 Completion::Failed(error) => OperationResult::Failed(error),
             },
         }
@@ -282,7 +327,7 @@ impl Desk {
             return false;
         }
         let (payload, notify) = (outgoing.payload(), outgoing.notify(qt));
-        match homa.send_request(self.now, socket, to, payload, DATAGRAM_TAG, notify) {
+        match homa.send_request(self.now, socket, to, payload, QUEUE_TAG, notify) {
             Ok(_) => datagram.outstanding += 1,
             Err(Error::Exhausted) => return false,
             Err(error) => self.complete(qt, Completion::Failed(error)),
@@ -340,11 +385,18 @@ impl Desk {
     }
 
     fn on_arrival(&mut self, homa: &mut Endpoint, socket: SocketKey, arrival: Arrival) {
+        if let Arrival::Request(rpc) = arrival
+            && self.on_face_request(socket, rpc)
+        {
+            return;
+        }
         if let Some(qd) = self.queues.of_socket(socket)
             && let Ok(queue) = self.queues.get_mut(qd)
         {
             queue.arrivals.come(arrival);
             self.deliver(homa, qd);
+        } else if let Arrival::Request(rpc) = arrival {
+            self.on_channel_request(homa, socket, rpc);
         }
     }
 
@@ -357,6 +409,8 @@ impl Desk {
             && queue.has_room(homa)
         {
             if let Some(message) = homa.take(rpc)
+                && !(matches!(queue.kind, Kind::Datagram(_))
+                    && self.channels.refuse(self.now, homa, &message))
                 && let Some(qt) = queue.arrivals.first_waiting()
             {
                 self.give(homa, qd, qt, MessageKind::Request, &message);
@@ -376,13 +430,19 @@ impl Desk {
     }
 
     #[inline(never)]
-    fn on_datagram_failed(&mut self, socket: SocketKey) {
+    fn on_queue_failed(&mut self, homa: &mut Endpoint, socket: SocketKey, id: RpcId, error: Error) {
+        if self.on_face_outcome(homa, socket, id, Err(error)) {
+            return;
+        }
         self.on_datagram_over(socket);
         self.stats.datagrams_failed += 1;
     }
 
     #[inline(never)]
-    fn on_datagram_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: &Message) {
+    fn on_queue_response(&mut self, homa: &mut Endpoint, socket: SocketKey, message: &Message) {
+        if self.on_face_outcome(homa, socket, message.id, Ok(*message)) {
+            return;
+        }
         let qd = self.on_datagram_over(socket);
         if qd.is_some() && !message.empty_reply {
             self.on_arrival(homa, socket, Arrival::Response(*message));
@@ -416,6 +476,9 @@ impl Desk {
             done.result = sga.map_or_else(Completion::Failed, Completion::Pop);
         });
         if !is_kept {
+            if Channels::is_tag(qt.0) {
+                return self.on_channel_response(homa, qt.0, message);
+            }
             self.stats.responses_dropped += 1;
             homa.release(self.now, message.run);
         }

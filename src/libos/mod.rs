@@ -8,6 +8,7 @@
 
 mod datagram;
 mod desk;
+mod face;
 mod native;
 mod params;
 mod queue;
@@ -16,6 +17,7 @@ mod sga;
 mod sockets;
 #[cfg(feature = "dpdk")]
 mod start;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -23,10 +25,10 @@ mod waiting;
 use std::fmt;
 
 use crate::addr::{Addr, Ip};
+use crate::channel;
 use crate::device::Device;
 use crate::error::Error;
 use crate::homa::{self, Endpoint};
-use crate::mem::Region;
 use crate::net;
 use crate::runtime::{Clock, Deadline, Idleness, Poller};
 use crate::time::{Duration, Instant};
@@ -36,7 +38,9 @@ use desk::Desk;
 
 #[cfg(feature = "dpdk")]
 pub use crate::error::StartError;
+pub use crate::mem::Region;
 pub use crate::runtime::{QToken, Waker};
+pub use face::{HomaInfo, HomaRpc, Received, Side, Wanted};
 pub use params::Params;
 pub use queue::IPPROTO_HOMA;
 pub use result::{
@@ -85,7 +89,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
             poller: Poller::over(devices, homa, region, now)?,
             clock,
             idleness: Idleness::new(params.yield_after_turns),
-            desk: Desk::new(params, now),
+            desk: Desk::new(params, now)?,
             waker: Waker::default(),
             sockets_max,
             unturned: 0,
@@ -95,39 +99,39 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     // ---- sockets
 
     /// Opens a queue. `AF_INET`, `SOCK_DGRAM` and protocol 0 or 17: paired datagrams;
-    /// `SOCK_DGRAM` and `IPPROTO_HOMA` (146, or 0xFD): native calls. All else is `NotSupported`.
+    /// `SOCK_DGRAM` and `IPPROTO_HOMA` (146, or 0xFD): native calls; `AF_INET`, `SOCK_STREAM` and
+    /// protocol 0 or 6: connections. All else is `NotSupported`.
     pub fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Result<QDesc, Error> {
         self.desk.socket(domain, kind, protocol, self.sockets_max)
     }
 
     /// Gives a queue a port, 0 for an automatic one, on our address or on all of them; from now
     /// on it takes requests. Errors, in this order: `AddressInUse`; `Invalid` if it is bound
-    /// already; `AddressNotAvailable`.
+    /// already; `AddressNotAvailable`; for a stream without address or port `NotSupported`.
     pub fn bind(&mut self, qd: QDesc, addr: Addr) -> Result<(), Error> {
         let is_ours = addr.ip.is_unspecified() || self.poller.is_own(addr.ip);
         self.desk.bind(self.poller.homa(), qd, addr, is_ours)
     }
 
-    /// `NotSupported`: no queue so far has connections.
+    /// Lets peers connect to a bound stream; so many of them may wait to be accepted. Errors, in
+    /// this order: `Invalid` for a backlog below 1, `NotSupported` for others than streams,
+    /// `NoDestination` without an address, `AddressInUse` if it listens or has a peer.
     pub fn listen(&mut self, qd: QDesc, backlog: i32) -> Result<(), Error> {
-        self.desk.queues.get(qd)?;
-        Err(if backlog < 1 {
-            Error::Invalid
-        } else {
-            Error::NotSupported
-        })
+        self.desk.listen(self.poller.homa(), qd, backlog)
     }
 
-    /// `Invalid`: no queue so far listens.
+    /// Asks for the next connection; `Invalid` if the queue does not listen.
     pub fn accept(&mut self, qd: QDesc) -> Result<QToken, Error> {
-        self.desk.queues.get(qd)?;
-        Err(Error::Invalid)
+        self.desk.accept(self.poller.homa(), qd)
     }
 
-    /// `NotSupported`: no queue so far has connections.
-    pub fn connect(&mut self, qd: QDesc, _to: Addr) -> Result<QToken, Error> {
-        self.desk.queues.get(qd)?;
-        Err(Error::NotSupported)
+    /// Connects a stream to a listening one. Errors: `NotSupported` for others than streams;
+    /// `Listening`, `Connecting`, `AlreadyConnected`. The token fails with `ConnectionRefused`,
+    /// `HostUnreachable`, `PeerTimedOut`; then the queue may try again.
+    pub fn connect(&mut self, qd: QDesc, to: Addr) -> Result<QToken, Error> {
+        let qt = self.desk.connect(self.poller.homa(), qd, to)?;
+        self.send();
+        Ok(qt)
     }
 
     /// The address given to `bind`, with the port the queue has; all zero if it has none yet.
@@ -135,10 +139,9 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         self.desk.getsockname(self.poller.homa(), qd)
     }
 
-    /// `NotConnected`: no queue so far has one peer.
+    /// Whom a stream is connected to; `NotConnected` for all others.
     pub fn getpeername(&mut self, qd: QDesc) -> Result<Addr, Error> {
-        self.desk.queues.get(qd)?;
-        Err(Error::NotConnected)
+        self.desk.getpeername(qd)
     }
 
     /// Ends a queue. Pops and calls under way fail with `Canceled`; then the loop is turned until
@@ -167,9 +170,14 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
 
     // ---- messages
 
+    /// Sends a message to the peer of a stream, which gets all of them in order. The buffer may be
+    /// freed at any time; its bytes must stay until the token completes, which is when they were
+    /// sent: while the peer is 32 messages or 256 KiB behind, not before it pops some. Errors:
+    /// `NotConnected`; the token fails with `ConnectionReset` or `PeerTimedOut`.
+    ///
     /// On a datagram queue: a token that fails with `NoDestination`.
     pub fn push(&mut self, qd: QDesc, view: &SgaView) -> Result<QToken, Error> {
-        let qt = self.desk.push(qd, view)?;
+        let qt = self.desk.push(self.poller.homa(), qd, view)?;
         self.send();
         Ok(qt)
     }
@@ -183,7 +191,9 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         Ok(qt)
     }
 
-    /// Asks for the next whole message; of one longer than `size` the rest is cut off.
+    /// Asks for the next whole message. Of one longer than `size` the rest is cut off; on a stream
+    /// it is what the next pop gets. A stream whose peer closed it ends with messages of no bytes,
+    /// which must be freed too.
     #[inline]
     pub fn pop(&mut self, qd: QDesc, size: Option<usize>) -> Result<QToken, Error> {
         self.desk.pop(self.poller.homa(), qd, size)
@@ -290,6 +300,11 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
 
     pub const fn stats(&self) -> &Stats {
         &self.desk.stats
+    }
+
+    /// What connections counted.
+    pub fn channel_stats(&self) -> &channel::Stats {
+        self.desk.channels.stats()
     }
 
     pub const fn poller(&self) -> &Poller<D> {

@@ -26,7 +26,7 @@ impl Desk {
         queue.service()?;
         let socket = queue.socket;
         check_destination(to)?;
-        let outgoing = self.sgas.shared(request)?;
+        let outgoing = self.sgas.shared(homa, request)?;
         let socket = match socket {
             Some(socket) => socket,
             None => self.socket_of(homa, qd)?,

@@ -1,5 +1,6 @@
 //! What can be set about sockets, tokens and buffers.
 
+use crate::channel;
 use crate::error::Error;
 use crate::runtime::Handles;
 use crate::time::Duration;
@@ -29,6 +30,8 @@ pub struct Params {
     /// Requests popped from one native socket and not answered. Beyond that the others wait to be
     /// popped. Default 16,384.
     pub service_max: u32,
+    /// Of connections. Their seed is `seed`.
+    pub channel: channel::Params,
     /// How long close, and the end of the runtime, wait for peers to confirm what was pushed, at
     /// most. Default 1 s.
     pub linger: Duration,
@@ -48,6 +51,7 @@ impl Default for Params {
             datagram_open_max: 16_384,
             datagram_reply_grace: Duration::millis(10),
             service_max: 16_384,
+            channel: channel::Params::default(),
             linger: Duration::secs(1),
             yield_after_turns: 1_000,
         }

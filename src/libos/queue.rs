@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::addr::{Addr, Ip};
+use crate::channel::ChannelKey;
 use crate::error::Error;
 use crate::homa::{Endpoint, Message, RpcKey, SocketKey};
 use crate::keyed::Keyed;
@@ -10,6 +11,7 @@ use crate::runtime::{QToken, Rendezvous};
 use crate::time::Duration;
 
 use super::datagram::Pairing;
+use super::face::Mailbox;
 use super::params::Params;
 use super::result::QDesc;
 use super::sga::Outgoing;
@@ -20,7 +22,7 @@ const FIRST_QD: u32 = 500;
 /// Protocol of native Homa sockets. Source: HomaModule homa.h `IPPROTO_HOMA`.
 pub const IPPROTO_HOMA: i32 = 146;
 /// The same, as older copies of that header had it.
-const IPPROTO_HOMA_OLD: i32 = 0xfd;
+pub(super) const IPPROTO_HOMA_OLD: i32 = 0xfd;
 
 /// One socket.
 #[derive(Debug)]
@@ -41,6 +43,27 @@ pub(super) enum Kind {
     Datagram(Datagram),
     /// Homa's own calls and replies.
     Native(Service),
+    /// The calls of the Linux module.
+    Face(Box<Mailbox>),
+    /// Connections.
+    Stream(Stream),
+}
+
+/// A stream socket. Its port is the channels' and not [`Queue::socket`], as a listening queue
+/// shares it with those it accepted.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// Once it has a port of its own.
+    pub(super) port: Option<SocketKey>,
+    pub(super) role: Role,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Idle,
+    Listening(SocketKey),
+    Connecting(ChannelKey),
+    Connected(ChannelKey),
 }
 
 /// What can be popped.
@@ -92,7 +115,17 @@ impl Kind {
         protocol: i32,
         params: &Params,
     ) -> Result<Self, Error> {
-        if (domain != libc::AF_INET && domain != libc::AF_INET6) || kind != libc::SOCK_DGRAM {
+        if domain != libc::AF_INET && domain != libc::AF_INET6 {
+            return Err(Error::NotSupported);
+        }
+        if kind == libc::SOCK_STREAM {
+            // As for datagrams, results have room for IPv4 peers only.
+            return match protocol {
+                0 | libc::IPPROTO_TCP if domain == libc::AF_INET => Ok(Self::Stream(Stream::new())),
+                _ => Err(Error::NotSupported),
+            };
+        }
+        if kind != libc::SOCK_DGRAM {
             return Err(Error::NotSupported);
         }
         match protocol {
@@ -131,22 +164,64 @@ impl Queue {
     pub(super) fn has_room(&self, homa: &Endpoint) -> bool {
         match (&self.kind, self.socket) {
             (Kind::Native(service), Some(socket)) => homa.in_service_count(socket) < service.max,
-            (Kind::Native(_) | Kind::Datagram(_), _) => true,
+            (Kind::Native(_) | Kind::Datagram(_) | Kind::Stream(_) | Kind::Face(_), _) => true,
         }
     }
 
     pub(super) fn datagram(&mut self) -> Result<&mut Datagram, Error> {
         match &mut self.kind {
             Kind::Datagram(datagram) => Ok(datagram),
-            Kind::Native(_) => Err(Error::NotSupported),
+            Kind::Native(_) | Kind::Stream(_) | Kind::Face(_) => Err(Error::NotSupported),
         }
+    }
+
+    pub(super) fn stream(&mut self) -> Option<&mut Stream> {
+        match &mut self.kind {
+            Kind::Stream(stream) => Some(stream),
+            Kind::Native(_) | Kind::Datagram(_) | Kind::Face(_) => None,
+        }
+    }
+
+    /// Whether it uses none of the transport's sockets of its own.
+    fn is_accepted(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Stream(Stream {
+                port: None,
+                role: Role::Connected(_),
+            })
+        )
     }
 
     #[inline]
     pub(super) fn service(&mut self) -> Result<&mut Service, Error> {
         match &mut self.kind {
             Kind::Native(service) => Ok(service),
-            Kind::Datagram(_) => Err(Error::NotSupported),
+            Kind::Datagram(_) | Kind::Stream(_) | Kind::Face(_) => Err(Error::NotSupported),
+        }
+    }
+}
+
+impl Stream {
+    fn new() -> Self {
+        Self {
+            port: None,
+            role: Role::Idle,
+        }
+    }
+
+    /// One that a peer opened.
+    pub(super) fn accepted(channel: ChannelKey) -> Self {
+        Self {
+            port: None,
+            role: Role::Connected(channel),
+        }
+    }
+
+    pub(super) fn channel(&self) -> Option<ChannelKey> {
+        match self.role {
+            Role::Connected(channel) => Some(channel),
+            Role::Idle | Role::Listening(_) | Role::Connecting(_) => None,
         }
     }
 }
@@ -174,8 +249,10 @@ impl Queues {
         QDesc(FIRST_QD + index as u32)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.by_qd.iter().flatten().count()
+    /// Queues with sockets of their own, or about to have one; those accepted share theirs.
+    pub(super) fn socket_count(&self) -> usize {
+        let queues = self.by_qd.iter().flatten();
+        queues.filter(|queue| !queue.is_accepted()).count()
     }
 
     #[inline]
@@ -199,6 +276,13 @@ impl Queues {
             self.by_socket[socket.index() as usize] = None;
         }
         Some(queue)
+    }
+
+    /// Takes a queue's socket away from it.
+    pub(super) fn leave(&mut self, qd: QDesc) -> Option<SocketKey> {
+        let socket = self.get_mut(qd).ok()?.socket.take()?;
+        self.by_socket[socket.index() as usize] = None;
+        Some(socket)
     }
 
     /// Lets events of `socket` find their queue.

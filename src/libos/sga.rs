@@ -4,6 +4,7 @@ use std::ptr;
 
 use crate::addr::Addr;
 use crate::arena::Arena;
+use crate::channel::Piece;
 use crate::error::Error;
 use crate::homa::{Endpoint, Message, Notify, Payload, RunKey, SocketKey};
 use crate::mem::{Buf, Buffers};
@@ -116,6 +117,28 @@ impl Sgas {
         Ok(key)
     }
 
+    /// A message of a channel, or a part of it.
+    pub(super) fn insert_piece(&mut self, homa: &Endpoint, piece: &Piece) -> Result<SgaKey, Error> {
+        let (key, held) = self.slots.enter().ok_or(Error::Exhausted)?;
+        held.base = homa.region().address(piece.offset as usize).as_ptr();
+        held.len = piece.len;
+        held.received = Received {
+            run: piece.run,
+            ..Received::default()
+        };
+        Ok(key)
+    }
+
+    /// The end of a stream: no bytes, to be freed all the same.
+    pub(super) fn insert_end(&mut self, homa: &Endpoint) -> Result<SgaKey, Error> {
+        let end = Piece {
+            run: RunKey::default(),
+            offset: 0,
+            len: 0,
+        };
+        self.insert_piece(homa, &end)
+    }
+
     /// Ends the application's hold; `Invalid` if there is none. Tells what else must be let go:
     /// a received message's run, and the datagram request of that socket which is still open.
     #[inline(always)]
@@ -185,14 +208,14 @@ impl Sgas {
         {
             return Ok(Outgoing::Copied(copy));
         }
-        held.share(start, view.len)
+        held.share(homa, start, view.len)
     }
 
     /// The bytes of a view as a message to send, by reference.
     #[inline(always)]
-    pub(super) fn shared(&self, view: &SgaView) -> Result<Outgoing, Error> {
+    pub(super) fn shared(&self, homa: &Endpoint, view: &SgaView) -> Result<Outgoing, Error> {
         let (held, start) = self.resolve(view)?;
-        held.share(start, view.len)
+        held.share(homa, start, view.len)
     }
 
     /// The bytes of a view.
@@ -275,9 +298,17 @@ impl Held {
         }
     }
 
+    /// Bytes of the run before those that the application sees: a channel's header, and what it
+    /// popped before.
+    fn before(&self, homa: &Endpoint) -> Result<u32, Error> {
+        let (offset, _) = homa.place(self.received.run).ok_or(Error::Invalid)?;
+        let first = homa.region().address(offset as usize).as_ptr();
+        Ok((self.base.addr() - first.addr()) as u32) // Within the run.
+    }
+
     /// A reference to bytes that are within the buffer.
     #[inline(always)]
-    fn share(&self, start: u32, len: u32) -> Result<Outgoing, Error> {
+    fn share(&self, homa: &Endpoint, start: u32, len: u32) -> Result<Outgoing, Error> {
         Ok(match &self.buf {
             Some(buf) => {
                 let range = start as usize..(start + len) as usize;
@@ -285,7 +316,7 @@ impl Held {
             }
             None => Outgoing::Received {
                 run: self.received.run,
-                start,
+                start: self.before(homa)? + start,
                 len,
             },
         })

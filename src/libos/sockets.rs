@@ -20,7 +20,7 @@ impl Desk {
         sockets_max: usize,
     ) -> Result<QDesc, Error> {
         let kind = Kind::of(domain, kind, protocol, &self.params)?;
-        if self.queues.len() >= sockets_max {
+        if self.queues.socket_count() >= sockets_max {
             return Err(Error::Exhausted);
         }
         Ok(self.queues.insert(Queue::new(kind)))
@@ -34,6 +34,9 @@ impl Desk {
         is_ours: bool,
     ) -> Result<(), Error> {
         let queue = self.queues.get(qd)?;
+        if let Kind::Face(_) = queue.kind {
+            return Err(Error::NotSupported); // `homa_bind` knows its rules.
+        }
         let (socket, is_bound) = (queue.socket, queue.bound.is_some());
         if is_bound || !is_ours {
             // A port in use is told first, whatever else is wrong.
@@ -46,6 +49,9 @@ impl Desk {
             } else {
                 Error::AddressNotAvailable
             });
+        }
+        if self.queues.get_mut(qd)?.stream().is_some() {
+            return self.bind_stream(homa, qd, addr);
         }
         let socket = match socket {
             // It has an automatic port already, which is as good as another one.
@@ -79,8 +85,11 @@ impl Desk {
         }
     }
 
-    pub(super) fn getsockname(&self, homa: &Endpoint, qd: QDesc) -> Result<Addr, Error> {
-        let queue = self.queues.get(qd)?;
+    pub(super) fn getsockname(&mut self, homa: &Endpoint, qd: QDesc) -> Result<Addr, Error> {
+        let queue = self.queues.get_mut(qd)?;
+        if queue.stream().is_some() {
+            return self.stream_name(homa, qd);
+        }
         let port = queue.socket.and_then(|socket| homa.port(socket));
         Ok(Addr {
             ip: queue.bound.unwrap_or(Ip::UNSPECIFIED_V4),
@@ -88,10 +97,19 @@ impl Desk {
         })
     }
 
-    /// A push without an address: a token that says so.
-    pub(super) fn push(&mut self, qd: QDesc, view: &SgaView) -> Result<QToken, Error> {
+    /// Sends to the peer of a stream. On a datagram socket, a token that says that it has none.
+    pub(super) fn push(
+        &mut self,
+        homa: &mut Endpoint,
+        qd: QDesc,
+        view: &SgaView,
+    ) -> Result<QToken, Error> {
+        if let Some(stream) = self.queues.get_mut(qd)?.stream() {
+            let channel = stream.channel();
+            return self.push_stream(homa, qd, view, channel);
+        }
         self.queues.get_mut(qd)?.datagram()?;
-        self.sgas.shared(view)?;
+        self.sgas.shared(homa, view)?;
         let qt = self.tokens.start(Pending::push(qd))?;
         self.complete(qt, Completion::Failed(Error::NoDestination));
         Ok(qt)
@@ -155,6 +173,11 @@ impl Desk {
         let can_receive = match queue.kind {
             Kind::Datagram(_) => queue.socket.is_some(),
             Kind::Native(_) => queue.bound.is_some(),
+            Kind::Stream(ref stream) => {
+                let channel = stream.channel();
+                return self.pop_stream(homa, qd, len_max, channel);
+            }
+            Kind::Face(_) => return Err(Error::NotSupported),
         };
         if !can_receive {
             return Err(Error::NoDestination);
@@ -194,12 +217,21 @@ impl Desk {
             homa.set_server(socket, false);
             homa.send_saved_acks(socket);
         }
+        if let Kind::Face(mailbox) = &queue.kind {
+            for rpc in mailbox.pending() {
+                homa.forget(self.now, rpc);
+            }
+        }
         if let Kind::Datagram(datagram) = &mut queue.kind {
             while let Some(rpc) = datagram.pairing.poll_open() {
                 if homa.send_empty_response(self.now, rpc).is_ok() {
                     self.stats.empty_replies += 1;
                 }
             }
+        }
+        if let Kind::Stream(stream) = &queue.kind {
+            let role = stream.role;
+            self.begin_close_stream(homa, role);
         }
         let pending = self.tokens.iter_pending();
         let over: Vec<_> = pending
@@ -222,7 +254,8 @@ impl Desk {
         };
         let holds_back = match &queue.kind {
             Kind::Datagram(datagram) => !datagram.held.is_empty(),
-            Kind::Native(_) => false,
+            Kind::Native(_) | Kind::Face(_) => false,
+            Kind::Stream(stream) => return self.is_stream_settled(stream.role),
         };
         !holds_back && queue.socket.is_none_or(|socket| homa.is_settled(socket))
     }
@@ -237,6 +270,9 @@ impl Desk {
             for held in datagram.held.drain(..) {
                 held.outgoing.release(homa, self.now);
             }
+        }
+        if let Kind::Stream(stream) = &queue.kind {
+            self.end_close_stream(homa, stream);
         }
         for arrival in queue.arrivals.drain_came() {
             if let Arrival::Response(message) = arrival {

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use crate::channel;
 use crate::config::{self, Config};
 use crate::device::Device;
 use crate::dpdk::{self, Eal, EalParams, Port, PortParams};
@@ -187,9 +188,21 @@ fn params(config: &Config, seed: u64) -> Params {
         send_bytes: config.memory.send_bytes as usize,
         datagram_outstanding_max: config.datagram.outstanding_max,
         datagram_reply_grace: millis(config.datagram.reply_grace_ms),
+        channel: channel_params(&config.channel),
         linger: millis(config.runtime.linger_ms),
         yield_after_turns: config.runtime.idle_turns_before_yield,
         ..Params::default()
+    }
+}
+
+fn channel_params(config: &config::Channel) -> channel::Params {
+    channel::Params {
+        channels_max: config.channels_max,
+        timeout: millis(config.timeout_ms),
+        connect_timeout: millis(config.connect_timeout_ms),
+        keepalive_idle: millis(config.keepalive_idle_ms),
+        keepalive_misses_max: config.keepalive_misses_max,
+        ..channel::Params::default()
     }
 }
 

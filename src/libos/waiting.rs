@@ -117,7 +117,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
     }
 
     #[inline]
-    fn begin_wait(&mut self) {
+    pub(super) fn begin_wait(&mut self) {
         self.unturned += 1;
         if self.unturned > UNTURNED_MAX {
             self.turn();

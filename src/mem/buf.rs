@@ -97,6 +97,14 @@ impl Buffers {
         Some(buf)
     }
 
+    /// Whether the longest buffer could be had now, or in a small pool half of what there is.
+    pub fn has_room(&self) -> bool {
+        let wanted = Self::len_max().min(self.pool.bytes_max / 2);
+        let bytes_max = self.pool.bytes_max;
+        // Idle blocks need only be counted if they matter.
+        self.taken_bytes() + wanted <= bytes_max || self.used_bytes() + wanted <= bytes_max
+    }
+
     /// Bytes of all blocks that exist, idle ones included.
     pub fn taken_bytes(&self) -> usize {
         self.pool.taken_bytes.get()

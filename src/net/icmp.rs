@@ -29,6 +29,11 @@ pub enum Unreachable {
     Protocol,
     /// A router, or the host itself, cannot or will not pass it on.
     Host,
+    /// It is longer than a link on its way allows, and may not be cut.
+    ///
+    /// Deviation: to HomaModule the host is unreachable then. But other packets do reach it, and
+    /// what helps is a smaller MTU; UDP tells it apart too. Source: Linux ip(7), `EMSGSIZE`.
+    TooLong,
 }
 
 /// An ICMP message that concerns us.
@@ -137,9 +142,9 @@ impl Unreachable {
         match code {
             Code::PortUnreachable => Some(Self::Port),
             Code::ProtoUnreachable => Some(Self::Protocol),
+            Code::FragRequired => Some(Self::TooLong),
             Code::NetUnreachable
             | Code::HostUnreachable
-            | Code::FragRequired
             | Code::SrcRouteFailed
             | Code::DstNetUnknown
             | Code::DstHostUnknown
@@ -159,7 +164,7 @@ impl Unreachable {
     pub(super) const fn is_its_own(self) -> bool {
         match self {
             Self::Port | Self::Protocol => true,
-            Self::Host => false,
+            Self::Host | Self::TooLong => false,
         }
     }
 }

@@ -158,5 +158,6 @@ fn unreachable(reason: Unreachable) -> Error {
         Unreachable::Port => Error::NotConnected,
         Unreachable::Protocol => Error::ProtocolUnsupported,
         Unreachable::Host => Error::HostUnreachable,
+        Unreachable::TooLong => Error::MessageTooLong,
     }
 }

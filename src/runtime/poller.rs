@@ -196,6 +196,7 @@ impl<D: Device> Poller<D> {
     fn live(&mut self, now: Instant, is_full: bool) {
         if is_full && self.full_turns < FULL_TURNS_MAX {
             self.full_turns += 1;
+            self.homa.catch_up(now);
         } else {
             self.full_turns = 0;
             self.homa.handle_timeout(now);

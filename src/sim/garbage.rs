@@ -175,6 +175,7 @@ impl Garbage {
             cutoff_version: self.rng.below(3) as u16,
             retransmit: self.below(2) == 0,
             empty_reply: self.below(4) == 0,
+            life: self.rng.below(3) as u16,
             offset: [0, self.length()][self.below(2)],
             placement: [Placement::InSequence, Placement::Explicit][self.below(2)],
         }

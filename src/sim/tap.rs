@@ -1,5 +1,6 @@
 //! A tap in the switch: keeps every frame that was sent, and can take some out.
 
+use crate::sim::Watch;
 use crate::time::Instant;
 use crate::wire::homa::{Common, Packet, parse};
 
@@ -43,9 +44,10 @@ impl Tap {
             frames: Vec::new(),
         }
     }
+}
 
-    /// Notes a frame; true if it is taken out.
-    pub(super) fn note(&mut self, at: Instant, from: usize, frame: &[u8]) -> bool {
+impl Watch for Tap {
+    fn takes_out(&mut self, at: Instant, from: usize, frame: &[u8]) -> bool {
         let packet = homa_packet(frame);
         let kind = packet.map_or("", |(_, packet)| packet.name());
         let mut is_lost = false;
@@ -86,9 +88,11 @@ mod tests {
             count,
         };
         let mut tap = Tap::new(&[rule(0, 1, 2), rule(0, 4, 1), rule(1, 0, u32::MAX)]);
-        let lost: Vec<bool> = (0..6).map(|_| tap.note(Instant(0), 0, &[0; 60])).collect();
+        let lost: Vec<bool> = (0..6)
+            .map(|_| tap.takes_out(Instant(0), 0, &[0; 60]))
+            .collect();
         assert_eq!(lost, [false, true, true, false, true, false]);
-        assert!(tap.note(Instant(0), 1, &[0; 60]) && !tap.note(Instant(0), 2, &[0; 60]));
+        assert!(tap.takes_out(Instant(0), 1, &[0; 60]) && !tap.takes_out(Instant(0), 2, &[0; 60]));
         assert_eq!(tap.frames.len(), 8);
     }
 }

@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::runtime::Poller;
 use crate::sim::faults::Copied;
 use crate::sim::tap::homa_packet;
-use crate::sim::{App, Faults, Nic, Tap};
+use crate::sim::{App, Faults, Nic};
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::homa::{Common, Packet};
 
@@ -38,8 +38,13 @@ pub struct Crossing<'a> {
 
 /// Sees each frame as it leaves, and what will become of it.
 pub trait Watch: Debug {
-    /// `copies` that will arrive, of which there are none if it is lost.
-    fn on_frame(&mut self, crossing: &Crossing, copies: &[Copied]);
+    /// A host sent a frame. True if it gets lost here, whomever it is for.
+    fn takes_out(&mut self, _now: Instant, _from: usize, _frame: &[u8]) -> bool {
+        false
+    }
+
+    /// `copies` that will arrive at a host, of which there are none if it is lost.
+    fn on_frame(&mut self, _crossing: &Crossing, _copies: &[Copied]) {}
 }
 
 /// One computer: a NIC, the stack over it, an application.
@@ -68,8 +73,6 @@ pub struct World<A> {
     /// The same in one network only.
     pub network_cuts: BTreeSet<(usize, usize, u8)>,
     pub watch: Option<Rc<RefCell<dyn Watch>>>,
-    /// Notes the frames, where somebody wants to have them.
-    pub tap: Option<Tap>,
     params: homa::Params,
     pages: usize,
     networks: u8,
@@ -187,7 +190,6 @@ impl<A: App> World<A> {
             cuts: BTreeSet::new(),
             network_cuts: BTreeSet::new(),
             watch: None,
-            tap: None,
             params: params.clone(),
             pages,
             networks,
@@ -309,8 +311,9 @@ impl<A: App> World<A> {
         host.link_idle_at = start + self.rate.time_for(frame.len() as u32 + WIRE_EXTRA);
         let at = host.link_idle_at + self.delay;
         self.frames += 1;
-        let (now, tap) = (self.now, &mut self.tap);
-        if tap.as_mut().is_some_and(|tap| tap.note(now, from, &frame)) {
+        if let Some(watch) = &self.watch
+            && watch.borrow_mut().takes_out(self.now, from, &frame)
+        {
             return;
         }
         for to in 0..self.hosts.len() {

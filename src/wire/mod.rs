@@ -2,5 +2,6 @@
 //!
 //! Input is hostile: whatever it holds, parsing ends in a value or in an `Err`.
 
+pub mod channel;
 pub mod homa;
 pub mod session;

@@ -98,6 +98,16 @@ SIZE(struct homa_set_buf_args, 16, 8);
 AT(struct homa_set_buf_args, start, 0);
 AT(struct homa_set_buf_args, length, 8);
 
+CHECK(SO_HOMA_FLAGS == 12 && HOMA_ERROR_MSG_SIZE == 128);
+SIZE(struct homa_rpc_info, 88, 8);
+AT(struct homa_rpc_info, peer, 16);
+AT(struct homa_rpc_info, error, 44);
+AT(struct homa_rpc_info, flags, 80);
+SIZE(struct homa_info, 168, 8);
+AT(struct homa_info, bpool_avail_bytes, 8);
+AT(struct homa_info, rpc_info, 24);
+AT(struct homa_info, error_msg, 40);
+
 CHECK(DEMI_HOMA_REQUEST == 1 && DEMI_HOMA_RESPONSE == 2);
 SIZE(struct demi_homa_msg_info, 160, 8);
 AT(struct demi_homa_msg_info, size, 0);

@@ -57,7 +57,9 @@ static void sockets(void)
     EXPECT(ENOTSUP, demi_socket(&qd, AF_INET, SOCK_RAW, 0));
     EXPECT(ENOTSUP, demi_socket(&qd, AF_INET, SOCK_RDM, 0));
     EXPECT(ENOTSUP, demi_socket(&qd, AF_INET, SOCK_DGRAM, IPPROTO_TCP));
-    EXPECT(ENOTSUP, demi_socket(&qd, AF_INET, SOCK_STREAM, 0)); /* Not there yet. */
+    EXPECT(ENOTSUP, demi_socket(&qd, AF_INET6, SOCK_STREAM, 0));
+    EXPECT(ENOTSUP, demi_socket(&qd, AF_INET, SOCK_STREAM, IPPROTO_UDP));
+    EXPECT(ENOTSUP, demi_socket(&qd, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
     REQUIRE(qd == -7);
 
     /* Descriptors count from 500, the lowest free one first. */
@@ -119,6 +121,31 @@ static void streams_only(void)
     EXPECT(EINVAL, demi_connect(&qt, qd, NULL, sizeof peer));
     EXPECT(EINVAL, demi_connect(&qt, qd, addr, 1));
     EXPECT(ENOTSUP, demi_connect(&qt, qd, addr, sizeof peer));
+
+    int stream = -7;
+    struct sockaddr_in here = in4("10.0.0.2", 1001);
+    demi_sgarray_t sga = demi_sgaalloc(8);
+    EXPECT(0, demi_socket(&stream, AF_INET, SOCK_STREAM, IPPROTO_TCP));
+    EXPECT(EINVAL, demi_listen(stream, 0));
+    EXPECT(EINVAL, demi_listen(stream, -1));
+    EXPECT(EDESTADDRREQ, demi_listen(stream, 1));
+    EXPECT(EINVAL, demi_accept(&qt, stream));
+    EXPECT(ENOTCONN, demi_push(&qt, stream, &sga));
+    EXPECT(ENOTCONN, demi_pop(&qt, stream));
+    EXPECT(ENOTSUP, demi_pushto(&qt, stream, &sga, addr, sizeof peer));
+    here.sin_port = 0;
+    EXPECT(ENOTSUP, demi_bind(stream, (struct sockaddr *)&here, sizeof here));
+    here = in4("0.0.0.0", 1001);
+    EXPECT(ENOTSUP, demi_bind(stream, (struct sockaddr *)&here, sizeof here));
+    EXPECT(EADDRINUSE, demi_bind(stream, addr, sizeof peer)); /* The datagram socket's. */
+    here = in4("10.0.0.2", 1001);
+    EXPECT(0, demi_bind(stream, (struct sockaddr *)&here, sizeof here));
+    EXPECT(0, demi_listen(stream, 1));
+    EXPECT(EADDRINUSE, demi_listen(stream, 1));
+    EXPECT(EOPNOTSUPP, demi_connect(&qt, stream, addr, sizeof peer));
+    EXPECT(ENOTCONN, demi_push(&qt, stream, &sga));
+    EXPECT(0, demi_close(stream));
+    EXPECT(0, demi_sgafree(&sga));
 
     int memqd = -7;
     EXPECT(EINVAL, demi_create_pipe(NULL, "pipe"));

@@ -1,5 +1,8 @@
 //! Opening goes wrong at each of its steps, and many clients come at once.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use demihoma::session::{Name, Outcome, status};
 use demihoma::sim::{Drops, Tap};
 use demihoma::time::Duration;
@@ -19,7 +22,7 @@ fn a_session_opens_though_any_one_frame_of_it_gets_lost() {
                 skip,
                 count: 1,
             }];
-            rig.world.tap = Some(Tap::new(&drops));
+            rig.world.watch = Some(Rc::new(RefCell::new(Tap::new(&drops))));
             rig.open();
             rig.finish(Duration::secs(5));
             assert_eq!(
@@ -45,7 +48,7 @@ fn a_session_that_cannot_open_leaves_nothing_behind() {
             skip,
             count: u32::MAX,
         }];
-        rig.world.tap = Some(Tap::new(&drops));
+        rig.world.watch = Some(Rc::new(RefCell::new(Tap::new(&drops))));
         rig.run_until(Duration::secs(2), |app| app.opened.is_some());
         if rig.client().opened == Some(0) {
             rig.call(|now, _, app| app.client().close(now, Duration::ZERO));

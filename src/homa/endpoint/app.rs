@@ -4,6 +4,7 @@ use crate::addr::Addr;
 use crate::error::Error;
 use crate::homa::event::{Event, Message, Notify, Payload, RpcKey, RunKey, SocketKey};
 use crate::homa::mutant::{self, Mutant};
+use crate::homa::pool::Pool;
 use crate::homa::rpc::State;
 use crate::time::Instant;
 use crate::wire::homa::{MAX_MESSAGE_LEN, RpcId};
@@ -34,10 +35,26 @@ impl Endpoint {
         self.sockets.get(socket).map(|socket| socket.port)
     }
 
-    /// Ends a socket and all its RPCs. Client RPCs vanish without [`Event::Failed`];
-    /// each [`Notify`] still open is answered with [`Error::Canceled`].
+    /// Ends a socket and all its RPCs: from now on nothing of them is sent, received or told. What
+    /// they hold is given back in this call and, if they are many, in the next turns.
+    ///
+    /// Client RPCs vanish without [`Event::Failed`]; each [`Notify`] still open is answered with
+    /// [`Error::Canceled`], as its RPC gives back what it holds.
     pub fn close(&mut self, now: Instant, socket: SocketKey) {
-        self.sockets.close(socket);
+        if self.sockets.lent_mut(socket).is_some() {
+            self.end_lender(now, socket);
+        } else if self.sockets.close(socket) {
+            self.begin_reaping(now);
+        }
+    }
+
+    /// Ends a socket whose messages lie in pages that its user lends, and its RPCs with it: what
+    /// they held goes back to those pages, so they go first, and all at once.
+    #[cold]
+    fn end_lender(&mut self, now: Instant, socket: SocketKey) {
+        if let Some(lent) = self.sockets.lent_mut(socket) {
+            lent.forget_waiters();
+        }
         let rpcs: Vec<_> = self
             .rpcs
             .iter()
@@ -45,6 +62,7 @@ impl Endpoint {
             .map(|(key, _)| key)
             .collect();
         rpcs.into_iter().for_each(|key| self.end(now, key));
+        self.sockets.close(socket);
     }
 
     /// Starts a client RPC; [`Event::Response`] or [`Event::Failed`] brings `tag` back.
@@ -68,7 +86,10 @@ impl Endpoint {
         let port = self.sockets.get(socket).ok_or(Error::BadDescriptor)?.port;
         let len = payload_len(&payload)?;
         if !self.may_call() {
-            return Err(Error::Exhausted);
+            self.reap_for_room(now);
+            if !self.may_call() {
+                return Err(Error::Exhausted);
+            }
         }
         let peer_key = self.peers.find_or_add(now, to.ip).ok_or(Error::Exhausted)?;
         self.hold(&payload)?;
@@ -97,7 +118,10 @@ impl Endpoint {
 
     /// Answers a request that was taken.
     ///
-    /// If the RPC is gone meanwhile, that is no error: the client went away.
+    /// If the RPC is gone meanwhile, that is no error: the client went away. After an error it is
+    /// in service as before, and another response may follow. Deviation: HomaModule ends an RPC
+    /// whose response is too long; its client would send the request again, and it would run
+    /// again. Rule AP-03.
     ///
     /// # Errors
     /// As [`Self::send_request`]; [`Error::Invalid`] too if the RPC is not in service.
@@ -110,7 +134,7 @@ impl Endpoint {
         notify: Notify,
     ) -> Result<(), Error> {
         let len = payload_len(&payload)?;
-        let Some(rpc) = self.rpcs.get(key) else {
+        let Some(rpc) = self.rpcs.get(key).filter(|rpc| !self.is_over(rpc)) else {
             self.tell_released(notify, Ok(()));
             return Ok(());
         };
@@ -148,7 +172,7 @@ impl Endpoint {
     pub fn in_service(&self, rpc: RpcKey) -> bool {
         self.rpcs
             .get(rpc)
-            .is_some_and(|rpc| rpc.state == State::InService)
+            .is_some_and(|rpc| rpc.state == State::InService && !self.is_over(rpc))
     }
 
     /// How many requests of a socket were taken and not answered yet.
@@ -181,6 +205,19 @@ impl Endpoint {
     /// taken, or the RPC is gone.
     #[inline(always)]
     pub fn take(&mut self, key: RpcKey) -> Option<Message> {
+        self.take_at(key, Pool::place)
+    }
+
+    /// As [`Self::take`]; `place` tells where a run begins, and its length.
+    #[inline(always)]
+    pub(super) fn take_at(
+        &mut self,
+        key: RpcKey,
+        place: impl FnOnce(&Pool, RunKey) -> Option<(u32, u32)>,
+    ) -> Option<Message> {
+        if self.has_ended(key) {
+            return None;
+        }
         let rpc = self.rpcs.get_mut(key)?;
         if rpc.state != State::Requested {
             return None;
@@ -189,7 +226,7 @@ impl Endpoint {
         if let Some(socket) = self.sockets.get_mut(rpc.socket) {
             socket.in_service += 1;
         }
-        let (offset, len) = self.pool.place(rpc.run)?;
+        let (offset, len) = place(&self.pool, rpc.run)?;
         Some(Message {
             run: rpc.run,
             offset,
@@ -231,6 +268,30 @@ impl Endpoint {
         self.events.push_back(event);
     }
 
+    /// Where a message's bytes lie: offset in the region, length. `None` if they are gone.
+    pub fn place(&self, run: RunKey) -> Option<(u32, u32)> {
+        self.pool.place(run)
+    }
+
+    /// Writes to a message that the user took, from byte `start` of it on. False, and nothing is
+    /// written, if it has not so many bytes.
+    pub fn overwrite(&mut self, run: RunKey, start: u32, bytes: &[u8]) -> bool {
+        let Some((offset, len)) = self.pool.place(run) else {
+            return false;
+        };
+        let fits = start as usize + bytes.len() <= len as usize;
+        if fits {
+            self.region.write((offset + start) as usize, bytes);
+        }
+        fits
+    }
+
+    /// Whether messages wait for receive pages, or requests for RPCs: who holds some that it could
+    /// do without should give them back.
+    pub fn is_short_of_room(&self) -> bool {
+        self.pool.has_waiters() || !self.may_serve()
+    }
+
     /// One more holder of a message's bytes. False if they are gone.
     pub fn retain(&mut self, run: RunKey) -> bool {
         self.pool.retain(run)
@@ -251,6 +312,9 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return;
         };
+        if self.is_over(rpc) {
+            return self.end(now, key);
+        }
         debug_assert!(rpc.id.is_client(), "only clients are told: {rpc:?}");
         let failed = Event::Failed {
             socket: rpc.socket,

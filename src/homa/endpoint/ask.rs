@@ -1,6 +1,11 @@
 //! Asking again for what did not come, within what a peer may be asked. Decision 16.
 
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+
 use crate::homa::event::RpcKey;
+use crate::homa::gaps::HOLES_MAX;
 use crate::homa::msg_in::MsgIn;
 use crate::homa::peer::Peer;
 use crate::homa::rpc::State;
@@ -11,6 +16,9 @@ use super::{Body, Control, Endpoint};
 
 /// Peers whose lines are served in one tick, at most.
 const LINES_PER_TICK: usize = 64;
+
+/// Stretches that one message can lack: its holes, and what was granted past the last byte.
+const MISSING_MAX: usize = HOLES_MAX + 1;
 
 impl Endpoint {
     /// Asks for what an RPC lacks, or lets it stand in line if its peer was asked enough.
@@ -61,7 +69,7 @@ impl Endpoint {
 
     /// Whether an RPC has still something to ask for, and hears nothing.
     fn is_stuck(&self, key: RpcKey) -> bool {
-        let Some(rpc) = self.rpcs.get(key) else {
+        let Some(rpc) = self.rpcs.get(key).filter(|rpc| !self.is_over(rpc)) else {
             return false;
         };
         let silent = self.wheel.tick().wrapping_sub(rpc.heard_tick);
@@ -87,9 +95,10 @@ impl Endpoint {
         }
         let (peer, common) = (rpc.peer, rpc.common());
         let asks = self.peers.get_mut(peer);
-        let (first, missing) = match rpc.message.as_mut() {
-            None => (0, std::iter::once(0..u32::MAX).collect()),
-            Some(message) => (message.ask_from, message.missing().collect::<Vec<_>>()),
+        let (first, missing): (u32, ArrayVec<Range<u32>, MISSING_MAX>) = match rpc.message.as_mut()
+        {
+            None => (0, ArrayVec::from_iter(std::iter::once(0..u32::MAX))),
+            Some(message) => (message.ask_from, message.missing().collect()),
         };
         let mut left = None;
         for range in missing.into_iter().filter(|range| range.end > first) {

@@ -16,11 +16,21 @@ impl Endpoint {
     pub fn check(&self) {
         self.check_tables();
         let mut waiting = 0;
-        let mut runs = Vec::new();
+        let (mut runs, mut lent_runs) = (Vec::new(), Vec::new());
         for (key, rpc) in self.rpcs.iter() {
+            if self.is_over(rpc) {
+                waiting += usize::from(rpc.is_waiting());
+                self.collect_runs(rpc, &mut runs);
+                continue;
+            }
             self.check_filed(key, rpc);
-            if rpc.state == State::Requested {
-                runs.push(rpc.run);
+            let held = match rpc.state {
+                State::Requested => Some(rpc.run),
+                _ => rpc.message.as_ref().and_then(|message| message.run()),
+            };
+            match self.sockets.lent(rpc.socket) {
+                None => runs.extend(held),
+                Some(_) => lent_runs.extend(held.map(|run| (rpc.socket, run))),
             }
             if matches!(rpc.state, State::Requested | State::InService) {
                 assert!(rpc.message.is_none(), "a message in service: {rpc:?}");
@@ -31,16 +41,19 @@ impl Endpoint {
                 self.check_out(key, out, &mut runs);
             }
             if let Some(message) = &rpc.message {
-                self.check_in(key, message, &mut runs);
+                self.check_in(key, message);
                 waiting += usize::from(rpc.is_waiting());
             }
         }
-        assert_eq!(
-            waiting,
-            self.pool.waiter_count(),
-            "RPCs that wait for pages"
-        );
+        let lent = self.sockets.iter_lent();
+        let lent_waiters: usize = lent.map(|(_, lent)| lent.waiter_count()).sum();
+        let filed = self.pool.waiter_count() + lent_waiters;
+        assert_eq!(waiting, filed, "RPCs that wait for pages");
         self.pool.check(&mut runs);
+        for (socket, lent) in self.sockets.iter_lent() {
+            let held = lent_runs.iter().filter(|(of, _)| *of == socket);
+            lent.check(&held.map(|&(_, run)| run).collect::<Vec<_>>());
+        }
     }
 
     fn check_tables(&self) {
@@ -79,6 +92,21 @@ impl Endpoint {
         assert_eq!(found, Some(key), "not found by its name: {rpc:?}");
     }
 
+    /// What an RPC holds that is over and not reaped yet.
+    fn collect_runs(&self, rpc: &Rpc, runs: &mut Vec<RunKey>) {
+        if rpc.state == State::Requested {
+            runs.push(rpc.run);
+        }
+        if let Some(Payload::Received { run, .. }) = rpc.msg_out().map(|out| &out.payload) {
+            runs.push(*run);
+        }
+        if let Some(Place::Run(run) | Place::First(run)) = rpc.message.as_ref().map(|m| m.place)
+            && self.pool.place(run).is_some()
+        {
+            runs.push(run);
+        }
+    }
+
     fn check_out(&self, key: RpcKey, out: &MsgOut, runs: &mut Vec<RunKey>) {
         assert!(out.granted <= out.len && out.sent <= out.len, "{out:?}");
         let is_filed = out.is_parked || self.outgoing.contains(key);
@@ -90,11 +118,10 @@ impl Endpoint {
         }
     }
 
-    fn check_in(&self, key: RpcKey, message: &MsgIn, runs: &mut Vec<RunKey>) {
+    fn check_in(&self, key: RpcKey, message: &MsgIn) {
         message.check();
-        match message.place {
-            Place::Run(run) | Place::First(run) => runs.push(run),
-            Place::Waiting => assert!(message.grantee.is_none(), "granted without pages"),
+        if message.place == Place::Waiting {
+            assert!(message.grantee.is_none(), "granted without pages");
         }
         if let Some(grantee) = message.grantee {
             assert_eq!(self.grants.rpc_of(grantee), Some(key), "another's grants");

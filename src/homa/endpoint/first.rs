@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::homa::event::{RpcKey, RunKey};
+use crate::homa::event::{RpcKey, RunKey, SocketKey};
 use crate::homa::msg_in::Place;
 use crate::homa::pool::BPAGE_LEN;
 use crate::homa::share::Share;
@@ -24,16 +24,16 @@ impl Endpoint {
     pub(super) fn first_place(
         &mut self,
         now: Instant,
+        (socket, share): (SocketKey, Share),
         len: u32,
         payload_len: usize,
-        share: Share,
     ) -> Place {
         if len <= BPAGE_LEN || payload_len == len as usize || payload_len > FIRST_MAX {
             return self
-                .alloc_run(now, len, share)
+                .alloc_run_of(now, socket, len, share)
                 .map_or(Place::Waiting, Place::Run);
         }
-        let run = self.alloc_run(now, payload_len as u32, share);
+        let run = self.alloc_run_of(now, socket, payload_len as u32, share);
         run.map_or(Place::Waiting, Place::First)
     }
 
@@ -48,11 +48,15 @@ impl Endpoint {
         payload: &[u8],
     ) -> Verdict {
         let range = data.offset..data.offset + payload.len() as u32;
-        let rpc = self.rpcs.get_mut(key);
-        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
+        let Some(rpc) = self.rpcs.get(key) else {
             return Verdict::Dropped;
         };
-        let Some((base, kept_len)) = self.pool.place(run) else {
+        let socket = rpc.socket;
+        let Some(kept_len) = self.run_len(socket, run) else {
+            return Verdict::Dropped;
+        };
+        let rpc = self.rpcs.get_mut(key);
+        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
             return Verdict::Dropped;
         };
         if message.received > 0 {
@@ -63,13 +67,14 @@ impl Endpoint {
             }
             return self.take_pages(now, key, run, kept, (data, payload));
         }
-        self.region.write(base as usize, payload);
         let is_late = range.start > 0;
         let inserted = message.insert(now, range, |_| ());
         debug_assert!(inserted.is_ok(), "one packet leaves at most one hole");
+        let is_stuck = message.has_all_granted();
+        self.write_run(socket, run, 0, payload);
         if is_late {
             self.on_gap(now, key, None, false);
-        } else if message.has_all_granted() {
+        } else if is_stuck {
             self.ask_for_second(key, payload.len() as u32);
         }
         Verdict::Taken
@@ -109,7 +114,11 @@ impl Endpoint {
         };
         let (len, share) = (message.len, message.share);
         message.place = Place::Waiting; // Not yet in line for them.
-        let run = self.alloc_with_first(now, first, kept.start, (len, share));
+        let Some(rpc) = self.rpcs.get(key) else {
+            return Verdict::Dropped;
+        };
+        let socket = rpc.socket;
+        let run = self.alloc_with_first(now, (socket, first), kept.start, (len, share));
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
@@ -121,14 +130,14 @@ impl Endpoint {
             message.forget_bytes();
             let waiter = waiter(key, message);
             self.stats.page_wait_bytes += (kept.len() + payload.len()) as u64;
-            self.start_waiting(now, key, waiter);
+            self.start_waiting(now, (key, socket), waiter);
+            // The first packet's bytes have gone, which may be the room that another waits for.
+            self.serve_waiters_of(now, socket);
             return Verdict::Dropped;
         };
         message.place = Place::Run(run);
         start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
-        if self.pool.has_waiters() {
-            self.serve_waiters(now);
-        }
+        self.serve_waiters_of(now, socket);
         self.store(now, key, data, payload)
     }
 
@@ -137,10 +146,13 @@ impl Endpoint {
     fn alloc_with_first(
         &mut self,
         now: Instant,
-        first: RunKey,
+        (socket, first): (SocketKey, RunKey),
         start: u32,
         (len, share): (u32, Share),
     ) -> Option<RunKey> {
+        if self.sockets.lent(socket).is_some() {
+            return self.alloc_lent_with_first((socket, first), start, (len, share));
+        }
         // Who holds nothing else counts as holding nothing.
         self.pool.discharge(first);
         if let Some(run) = self.pool.alloc(len, share) {

@@ -1,6 +1,6 @@
 //! The network's side, inward: packets, links, unreachable notices.
 
-use crate::addr::{Addr, Ip, LinkId, Meta};
+use crate::addr::{Addr, Ip, Meta};
 use crate::error::Error;
 use crate::homa::event::{Event, RpcKey};
 use crate::homa::mutant::{self, Mutant};
@@ -88,52 +88,6 @@ impl Endpoint {
         }
     }
 
-    /// The way to a peer was found: what waited for it goes out.
-    pub fn handle_peer_up(&mut self, ip: Ip, link: LinkId) {
-        let Some(peer) = self.peers.find(ip) else {
-            return;
-        };
-        self.peers.get_mut(peer).link = Link::Up(link);
-        let parked = self.peers.take_parked(peer);
-        if mutant::is_on(Mutant::ParkedForgotten) {
-            return;
-        }
-        for key in parked {
-            if let Some(out) = self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut) {
-                out.is_parked = false;
-                self.file_out(key);
-            }
-        }
-    }
-
-    /// There is no way to a peer: what waited for one fails. Later RPCs try anew.
-    pub fn handle_peer_failed(&mut self, now: Instant, ip: Ip, error: Error) {
-        let Some(peer) = self.peers.find(ip) else {
-            return;
-        };
-        self.peers.get_mut(peer).link = Link::Unknown;
-        for key in self.peers.take_parked(peer) {
-            // The response may have come whole meanwhile: then nothing waits to be sent.
-            if self.rpcs.get_mut(key).and_then(Rpc::msg_out_mut).is_some() {
-                self.abort(now, key, error);
-            }
-        }
-    }
-
-    /// The link to a peer is void: a new one is asked for if something waits for it, or by the
-    /// next packet.
-    pub fn handle_peer_lost(&mut self, ip: Ip) {
-        let Some(peer) = self.peers.find(ip) else {
-            return;
-        };
-        let peer = self.peers.get_mut(peer);
-        peer.link = Link::Unknown;
-        if !peer.parked().is_empty() {
-            peer.link = Link::Asked;
-            self.unresolved.push_back(ip);
-        }
-    }
-
     /// A host or a router says that `to` cannot be reached, quoting a packet we sent from `port`
     /// for `id`.
     ///
@@ -213,8 +167,8 @@ impl Endpoint {
             self.stats.bad_data += 1;
             return Verdict::Dropped;
         }
-        if data.message_length > self.pool.len_max() {
-            return self.refuse_too_long(arrival());
+        if data.message_length > self.pool.len_max() && self.refuse_too_long(arrival()) {
+            return Verdict::Dropped;
         }
         let Some(peer) = self.sender(now, meta.from) else {
             return Verdict::Dropped;
@@ -255,16 +209,25 @@ impl Endpoint {
         }
     }
 
-    /// A message longer than all pages together would wait for them for ever.
+    /// A message longer than all pages together would wait for them for ever. False if it is for a
+    /// socket with pages of its own, which are enough for any message.
     #[cold]
-    fn refuse_too_long(&mut self, arrival: Arrival) -> Verdict {
+    fn refuse_too_long(&mut self, arrival: Arrival) -> bool {
+        let key = self.find(arrival);
+        let socket = match key.and_then(|key| self.rpcs.get(key)) {
+            Some(rpc) => Some(rpc.socket),
+            None => self.sockets.server_on(arrival.port),
+        };
+        if socket.is_some_and(|socket| self.sockets.lent(socket).is_some()) {
+            return false;
+        }
         self.stats.too_long += 1;
-        if let Some(key) = self.find(arrival)
+        if let Some(key) = key
             && let Some(State::Sending) = self.rpcs.get(key).map(|rpc| rpc.state)
         {
             self.abort(arrival.now, key, Error::MessageTooLong);
         }
-        Verdict::Dropped
+        true
     }
 
     /// Learns which cutoffs a peer goes by: tells it ours, and finds out if it restarted.
@@ -322,6 +285,10 @@ impl Endpoint {
     /// Whether a packet is a late one for a server RPC that is over; `hash` is the RPC's.
     #[cold]
     fn is_finished(&mut self, arrival: Arrival, peer: Key<Peer>, hash: u64) -> bool {
+        if !self.reaper.is_done() {
+            let from = (peer, arrival.from.port);
+            self.reap_named(arrival.now, arrival.id, from, hash);
+        }
         let peer = self.peers.get(peer);
         let (port, incarnation) = (arrival.from.port, peer.incarnation);
         let name = finished_name(arrival.id, hash, port, incarnation, peer.place);
@@ -352,7 +319,7 @@ impl Endpoint {
         if !is_new && self.is_finished(arrival(), peer, hash) {
             return Err(Verdict::Dropped);
         }
-        if !self.may_serve() && !self.give_up_unacked(now, |_, _| true) {
+        if !self.may_serve() && !self.make_room(now) {
             self.stats.rpcs_full += 1;
             return Err(Verdict::Dropped);
         }

@@ -3,7 +3,7 @@
 use crate::homa::control::{Body, Control};
 use crate::homa::event::SocketKey;
 use crate::homa::peer::{Peer, SAVED_ACKS_MAX};
-use crate::homa::rpc::State;
+use crate::homa::rpc::{Rpc, State};
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::Common;
@@ -14,7 +14,8 @@ impl Endpoint {
     /// Whether nothing of a socket is on its way: its requests are done, its responses
     /// acknowledged, and no control packet waits to be sent. Looks at all RPCs.
     pub fn is_settled(&self, socket: SocketKey) -> bool {
-        let mut rpcs = self.rpcs.iter().filter(|(_, rpc)| rpc.socket == socket);
+        let is_its = |rpc: &Rpc| rpc.socket == socket && !self.is_over(rpc);
+        let mut rpcs = self.rpcs.iter().filter(|(_, rpc)| is_its(rpc));
         self.control.is_empty()
             && rpcs.all(|(_, rpc)| match rpc.state {
                 State::Sending | State::Receiving | State::Replying => false,
@@ -44,18 +45,11 @@ impl Endpoint {
         }
     }
 
-    /// Ends the server RPCs of a peer that restarted: its new life may use their ids again, and
-    /// would take their responses for its own. Looks at all RPCs, which is rare enough.
+    /// The server RPCs of a peer that restarted are over: its new life may use their ids again, and
+    /// would take their responses for its own.
     pub(super) fn end_servers_of(&mut self, now: Instant, peer: Key<Peer>) {
-        if self.peers.get(peer).rpc_count == 0 {
-            return;
+        if self.peers.get(peer).rpc_count > 0 {
+            self.begin_reaping(now);
         }
-        let rpcs: Vec<_> = self
-            .rpcs
-            .iter()
-            .filter(|(_, rpc)| rpc.peer == peer && !rpc.id.is_client())
-            .map(|(key, _)| key)
-            .collect();
-        rpcs.into_iter().for_each(|key| self.end(now, key));
     }
 }

@@ -4,9 +4,13 @@ mod app;
 mod ask;
 mod check;
 mod first;
+mod info;
 mod input;
 mod leave;
+mod lent;
+mod link;
 mod output;
+mod reap;
 mod receive;
 mod repair;
 mod room;
@@ -21,7 +25,7 @@ use crate::error::Error;
 use crate::homa::askers::Askers;
 use crate::homa::control::{Body, Control, ControlQueue};
 use crate::homa::cutoffs::Traffic;
-use crate::homa::event::{Event, Notify, RpcKey, RunKey};
+use crate::homa::event::{Event, Notify, RpcKey, RunKey, SocketKey};
 use crate::homa::finished::{Finished, Name};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
@@ -30,7 +34,7 @@ use crate::homa::mutant::{self, Mutant};
 use crate::homa::outgoing::Outgoing;
 use crate::homa::pacer::Pacer;
 use crate::homa::params::Params;
-use crate::homa::peer::{Link, Peer, Peers};
+use crate::homa::peer::{Peer, Peers};
 use crate::homa::pool::Pool;
 use crate::homa::repair::Repairs;
 use crate::homa::rpc::{Rpc, State};
@@ -44,6 +48,11 @@ use crate::rng::Rng;
 use crate::slots::Key;
 use crate::time::Instant;
 use crate::wire::homa::{DATA_LEN, RpcId};
+
+pub use info::RpcInfo;
+
+use link::Unparked;
+use reap::Reaper;
 
 /// Bits of an id that name the client's slot.
 const SLOT_BITS: u32 = 20;
@@ -79,10 +88,15 @@ pub struct Endpoint {
     askers: Askers,
     repairs: Repairs,
     last_tick_at: Instant,
+    /// When RPCs that were due were last looked at.
+    looked_at: Instant,
     /// RPCs due at this tick are left for the next call.
     due_left: bool,
     /// Messages that may have their pages now are left for the next call.
     waiters_left: bool,
+    reaper: Reaper,
+    /// RPCs whose wait for a link is over, and whose turn it is later.
+    unparked: VecDeque<Unparked>,
     events: VecDeque<Event>,
     /// Peers whose link the network layer should find.
     unresolved: VecDeque<Ip>,
@@ -90,6 +104,8 @@ pub struct Endpoint {
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     spare_messages: Vec<Box<MsgIn>>,
     next_generation: u64,
+    /// Tells our DATA from that of an earlier life of this host.
+    life: u16,
     stats: Stats,
 }
 
@@ -129,6 +145,8 @@ counters! {
         need_acks_out,
         /// ACK packets handed to the device.
         acks_out,
+        /// FREEZE packets handed to the device.
+        freezes_out,
         /// DATA packets among those that were retransmissions.
         retransmits_out,
         /// Requests sent.
@@ -161,6 +179,8 @@ counters! {
         finished_overflow,
         /// DATA packets, sent for the first time, that held nothing new.
         duplicates,
+        /// DATA packets that another life of their sender sent than the rest of the message.
+        other_life,
         /// Retransmitted DATA packets that held nothing new.
         retransmits_late,
         /// Retransmitted DATA packets that held something new.
@@ -230,12 +250,16 @@ impl Endpoint {
             askers: Askers::default(),
             repairs: Repairs::new(params.rpcs_max),
             last_tick_at: now,
+            looked_at: now,
             due_left: false,
             waiters_left: false,
+            reaper: Reaper::default(),
+            unparked: VecDeque::new(),
             events: VecDeque::new(),
             unresolved: VecDeque::new(),
             spare_messages: Vec::new(),
             next_generation: rng.next_u64(),
+            life: (rng.next_u64() as u16).max(1),
             stats: Stats::default(),
             params,
         })
@@ -254,7 +278,8 @@ impl Endpoint {
         &self.region
     }
 
-    /// RPCs alive, both roles.
+    /// RPCs that are here, both roles: those alive, and those whose turn to give back what they
+    /// hold has not come, see [`Self::close`].
     pub fn rpc_count(&self) -> usize {
         self.rpcs.len()
     }
@@ -271,7 +296,8 @@ impl Endpoint {
 
     /// Nothing waits to be sent, and nobody's answer is awaited.
     pub fn is_quiet(&self) -> bool {
-        self.outgoing.is_empty() && self.control.is_empty() && self.wheel.is_empty()
+        let is_done = self.reaper.is_done() && self.unparked.is_empty();
+        is_done && self.outgoing.is_empty() && self.control.is_empty() && self.wheel.is_empty()
     }
 
     /// How messages to `ip` are cut.
@@ -291,7 +317,7 @@ impl Endpoint {
     fn find_client(&self, id: RpcId) -> Option<RpcKey> {
         let slot = (id.0 >> 1) as u32 & ((1 << SLOT_BITS) - 1);
         let (key, rpc) = self.rpcs.at(slot)?;
-        (rpc.id == id).then_some(key)
+        (rpc.id == id && !self.is_over(rpc)).then_some(key)
     }
 
     /// The server RPC that a client's socket knows as `id`'s other side.
@@ -309,7 +335,7 @@ impl Endpoint {
         let rpcs = &self.rpcs;
         self.servers.find(hash, |slot| {
             let (key, rpc) = rpcs.at(slot)?;
-            is_it(rpc).then_some(key)
+            (is_it(rpc) && !self.is_over(rpc)).then_some(key)
         })
     }
 
@@ -355,11 +381,12 @@ impl Endpoint {
         };
         let peer = rpc.peer;
         let Some(out) = rpc.msg_out_mut() else { return };
-        if !matches!(self.peers.get(peer).link, Link::Up(_)) {
-            if !std::mem::replace(&mut out.is_parked, true) {
-                self.park(peer, key);
-            }
-            return;
+        if out.is_parked {
+            return; // Its turn will come.
+        }
+        if !self.peers.get(peer).link.is_up() {
+            out.is_parked = true;
+            return self.park(peer, key);
         }
         if out.is_sendable() {
             if out.is_one_packet() {
@@ -371,18 +398,6 @@ impl Endpoint {
         if out.owes() && !out.retransmit_filed {
             out.retransmit_filed = true;
             self.outgoing.file_retransmit(key);
-        }
-    }
-
-    /// Files an RPC until its peer's link is up, and asks for the link.
-    #[cold]
-    fn park(&mut self, peer: Key<Peer>, key: RpcKey) {
-        let rpcs = &self.rpcs;
-        self.peers.park(peer, key, |parked| !rpcs.contains(parked));
-        let peer = self.peers.get_mut(peer);
-        if peer.link == Link::Unknown {
-            peer.link = Link::Asked;
-            self.unresolved.push_back(peer.ip);
         }
     }
 
@@ -425,15 +440,16 @@ impl Endpoint {
         if rpc.has_out() && !rpc.out.is_one_packet() {
             self.outgoing.unfile(key);
         }
+        let socket = rpc.socket;
         let request = (rpc.state == State::Requested).then_some(rpc.run);
         let (message, (sent, notify)) = (rpc.message.take(), rpc.out.end());
         if let Some(message) = message {
             // First it waits for pages no more: those of the request may come free.
-            self.drop_in(now, key, &message);
+            self.drop_in(now, (key, socket), &message);
             self.spare(message);
         }
         if let Some(run) = request {
-            self.release(now, run);
+            self.release_of(now, socket, run);
         }
         self.tell_released(notify, Err(error));
         self.release_sent(now, sent);
@@ -471,16 +487,17 @@ impl Endpoint {
     }
 
     /// Gives back what an incoming message held.
-    fn drop_in(&mut self, now: Instant, key: RpcKey, message: &MsgIn) {
+    fn drop_in(&mut self, now: Instant, (key, socket): (RpcKey, SocketKey), message: &MsgIn) {
         if let Some(grantee) = message.grantee {
             self.grants.on_gone(grantee);
         }
         match message.place {
-            Place::Run(run) | Place::First(run) => {
-                self.release(now, run);
-            }
+            Place::Run(run) | Place::First(run) => self.release_of(now, socket, run),
             Place::Waiting if mutant::is_on(Mutant::WaiterLeftBehind) => {}
-            Place::Waiting => self.pool.stop_waiting(waiter(key, message)),
+            Place::Waiting => match self.sockets.lent_mut(socket) {
+                None => self.pool.stop_waiting(waiter(key, message)),
+                Some(lent) => lent.stop_waiting(waiter(key, message)),
+            },
         }
     }
 }

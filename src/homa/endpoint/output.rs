@@ -17,6 +17,9 @@ use crate::wire::homa::{
 
 use super::Endpoint;
 
+/// Messages passed over in one call, at most, as their RPCs have ended since they were filed.
+const SKIPS_PER_CALL: usize = 256;
+
 /// One packet of a message.
 struct Piece {
     range: std::ops::Range<u32>,
@@ -29,7 +32,7 @@ struct Piece {
 #[inline(always)]
 fn write_data(
     common: &Common,
-    cutoff_version: u16,
+    (cutoff_version, life): (u16, u16),
     out: &MsgOut,
     piece: Piece,
     pool: &Pool,
@@ -43,6 +46,7 @@ fn write_data(
         cutoff_version,
         retransmit: piece.retransmit,
         empty_reply: matches!(out.payload, Payload::EmptyReply),
+        life,
         offset: piece.range.start,
         placement: match piece.retransmit {
             true => Placement::Explicit,
@@ -148,11 +152,11 @@ impl Endpoint {
         while self.grants.has_changed()
             && let Some(decision) = self.grants.poll(now)
         {
-            if let Some(sent) = self.emit_grant(decision, room) {
+            if let Some(sent) = self.emit_grant(now, decision, room) {
                 return Some(sent);
             }
         }
-        loop {
+        for _ in 0..SKIPS_PER_CALL {
             let sent = match self.outgoing.poll(|| self.pacer.is_ready(now))? {
                 Turn::Retransmit(key) => self.emit_retransmit(now, key, room),
                 Turn::Short(key) => self.emit_short(now, key, room),
@@ -162,12 +166,16 @@ impl Endpoint {
                 return sent;
             }
         }
+        None
     }
 
     /// Sends a message of one packet.
     #[inline(always)]
     fn emit_short(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
+        if self.has_ended(key) {
+            return None;
+        }
         let rpc = self.rpcs.get_mut(key)?;
         let peer = self.peers.get_mut(rpc.peer);
         let Link::Up(link) = peer.link else {
@@ -184,7 +192,7 @@ impl Endpoint {
             retransmit: false,
         };
         let priority = peer.unsched_priority(len, self.params.num_priorities - 1);
-        let (common, version) = (rpc.common(), peer.cutoffs.version());
+        let (common, version) = (rpc.common(), (peer.cutoffs.version(), self.life));
         let out = &mut rpc.out;
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = out.len;
@@ -199,7 +207,8 @@ impl Endpoint {
     /// Sends the next packet of a longer message, and moves the message on.
     fn emit_long(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
-        let Some(rpc) = self.rpcs.get_mut(key) else {
+        let has_ended = self.has_ended(key);
+        let Some(rpc) = self.rpcs.get_mut(key).filter(|_| !has_ended) else {
             self.outgoing.unfile(key);
             return None;
         };
@@ -222,7 +231,7 @@ impl Endpoint {
             ack: peer.take_ack(),
             retransmit: false,
         };
-        let version = peer.cutoffs.version();
+        let version = (peer.cutoffs.version(), self.life);
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         out.sent = end;
         let (is_sendable, left, birth) = (out.is_sendable(), out.len - end, out.birth);
@@ -296,6 +305,9 @@ impl Endpoint {
 
     #[inline(never)]
     fn emit_retransmit(&mut self, now: Instant, key: RpcKey, room: &mut [u8]) -> Option<Sent> {
+        if self.has_ended(key) {
+            return None;
+        }
         let rpc = self.rpcs.get_mut(key)?;
         let (common, peer) = (rpc.common(), self.peers.get(rpc.peer));
         let out = rpc.msg_out_mut()?;
@@ -314,7 +326,7 @@ impl Endpoint {
             ack: None,
             retransmit: true,
         };
-        let version = peer.cutoffs.version();
+        let version = (peer.cutoffs.version(), self.life);
         let len = write_data(&common, version, out, piece, &self.pool, &self.region, room)?;
         self.stats.data_out += 1;
         self.stats.retransmits_out += 1;
@@ -325,15 +337,22 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn emit_grant(&mut self, decision: Decision, room: &mut [u8]) -> Option<Sent> {
+    fn emit_grant(&mut self, now: Instant, decision: Decision, room: &mut [u8]) -> Option<Sent> {
         let tick = self.wheel.tick();
+        if self.has_ended(decision.rpc) {
+            self.end(now, decision.rpc); // Others may have what it was granted.
+            return None;
+        }
         let rpc = self.rpcs.get_mut(decision.rpc)?;
         let (common, peer) = (rpc.common(), rpc.peer);
         rpc.heard_tick = tick;
         let message = rpc.message.as_mut()?;
         // The sender may have announced more than we counted.
         message.granted = message.granted.max(decision.offset);
-        let link = self.link_for_control(peer)?;
+        let Link::Up(link) = self.peers.get(peer).link else {
+            self.park_grant(decision.rpc, decision.priority);
+            return None;
+        };
         let len = Grant {
             offset: decision.offset,
             priority: decision.priority,
@@ -348,6 +367,10 @@ impl Endpoint {
         let link = self.link_for_control(control.peer)?;
         let stats = &mut self.stats;
         let packet = match control.body {
+            Body::Grant(grant) => {
+                stats.grants_out += 1;
+                Packet::Grant(grant)
+            }
             Body::Resend(resend) => {
                 stats.resends_out += 1;
                 Packet::Resend(resend)
@@ -363,6 +386,10 @@ impl Endpoint {
             Body::NeedAck => {
                 stats.need_acks_out += 1;
                 Packet::NeedAck
+            }
+            Body::Freeze => {
+                stats.freezes_out += 1;
+                Packet::Freeze
             }
             Body::Cutoffs => {
                 stats.cutoffs_out += 1;

@@ -1,7 +1,7 @@
 //! Messages as they come in: pages for them, their bytes, and the end of it.
 
 use crate::addr::Addr;
-use crate::homa::event::{Event, Message, RpcKey, RunKey};
+use crate::homa::event::{Event, Message, RpcKey, RunKey, SocketKey};
 use crate::homa::grant::Grants;
 use crate::homa::msg_in::{MsgIn, Place};
 use crate::homa::mutant::{self, Mutant};
@@ -16,7 +16,7 @@ use crate::wire::homa::{Ack, Common, Data, Resend};
 use super::{Body, Control, Endpoint, Verdict, waiter};
 
 /// Messages that get the pages they waited for in one call, at most.
-const WAITERS_PER_CALL: usize = 16;
+pub(super) const WAITERS_PER_CALL: usize = 16;
 
 impl Endpoint {
     /// Stores the bytes of a DATA packet, and tells the user when the message is whole.
@@ -33,12 +33,27 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
-        rpc.heard_tick = tick;
+        let heard_before = std::mem::replace(&mut rpc.heard_tick, tick);
         rpc.ask_interval = self.params.resend_interval_ticks;
         match rpc.state {
-            State::Receiving | State::Incoming if rpc.message.is_some() => {}
+            State::Receiving | State::Incoming if rpc.message.is_some() => {
+                let life = (data.life, self.peers.get(rpc.peer).incarnation);
+                if rpc
+                    .message
+                    .as_ref()
+                    .is_some_and(|message| !message.is_of(life))
+                {
+                    // Its sender restarted amid the message, and says other things now.
+                    rpc.heard_tick = heard_before;
+                    self.stats.other_life += 1;
+                    return Verdict::Dropped;
+                }
+            }
             State::Sending | State::Receiving | State::Incoming => {
                 let share = rpc.share();
+                if self.sockets.has_lent() && self.sockets.lent(rpc.socket).is_some() {
+                    return self.receive_lent(now, key, data, payload);
+                }
                 if let Some(traffic) = &mut self.traffic {
                     traffic.on_message(data.message_length);
                 }
@@ -62,12 +77,18 @@ impl Endpoint {
 
     /// The first packet of a longer message, or of one that finds no room.
     #[inline(never)]
-    fn start_receiving(&mut self, now: Instant, key: RpcKey, data: Data, payload_len: usize) {
+    pub(super) fn start_receiving(
+        &mut self,
+        now: Instant,
+        key: RpcKey,
+        data: Data,
+        payload_len: usize,
+    ) {
         let Some(rpc) = self.rpcs.get(key) else {
             return;
         };
-        let (of, share) = ((key, rpc.peer), rpc.share());
-        let message = self.start_message(now, of, share, data, payload_len);
+        let (of, socket) = ((key, rpc.peer), (rpc.socket, rpc.share()));
+        let message = self.start_message(now, of, socket, data, payload_len);
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return;
         };
@@ -93,12 +114,13 @@ impl Endpoint {
         app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
         self.stats.retransmits_used += u64::from(data.retransmit);
-        if let Some((offset, _)) = self.pool.place(run) {
-            self.region.write(offset as usize, payload);
-        }
+        let Some((offset, len)) = self.pool.place(run) else {
+            return Verdict::Dropped;
+        };
+        self.region.write(offset as usize, payload);
         let empty_reply =
             data.empty_reply && payload.len() == 1 && !mutant::is_on(Mutant::EmptyReplyLost);
-        self.complete(now, key, run, empty_reply, app)
+        self.complete(now, key, (run, offset, len), empty_reply, app)
     }
 
     /// Sets up the first packet's message: its pages, and what may come without a grant.
@@ -107,14 +129,15 @@ impl Endpoint {
         &mut self,
         now: Instant,
         of: (RpcKey, Key<Peer>),
-        share: Share,
+        (socket, share): (SocketKey, Share),
         data: Data,
         payload_len: usize,
     ) -> Box<MsgIn> {
         let (key, len) = (of.0, data.message_length);
-        let place = self.first_place(now, len, payload_len, share);
+        let place = self.first_place(now, (socket, share), len, payload_len);
         let mut message = self.spare_messages.pop().unwrap_or_default();
         message.begin(len, data.incoming, now, place, share);
+        message.life = (data.life, self.peers.get(of.1).incarnation);
         message.empty_reply = data.empty_reply && len == 1;
         if payload_len < len as usize {
             self.file_timer(now, key, self.params.resend_ticks);
@@ -129,15 +152,23 @@ impl Endpoint {
                 );
             }
             Place::First(_) => {}
-            Place::Waiting => self.start_waiting(now, key, waiter(key, &message)),
+            Place::Waiting => self.start_waiting(now, (key, socket), waiter(key, &message)),
         }
         message
     }
 
     /// A message begins to wait for pages.
-    pub(super) fn start_waiting(&mut self, now: Instant, key: RpcKey, waiter: Waiter) {
+    pub(super) fn start_waiting(
+        &mut self,
+        now: Instant,
+        (key, socket): (RpcKey, SocketKey),
+        waiter: Waiter,
+    ) {
         self.stats.page_waits += 1;
-        self.pool.wait(waiter);
+        match self.sockets.lent_mut(socket) {
+            None => self.pool.wait(waiter),
+            Some(lent) => lent.wait(waiter),
+        }
         let tick = self.wheel.tick();
         if let Some(rpc) = self.rpcs.get_mut(key) {
             rpc.asked_tick = tick;
@@ -153,8 +184,11 @@ impl Endpoint {
         data: Data,
         payload: &[u8],
     ) -> Verdict {
-        let rpc = self.rpcs.get_mut(key);
-        let Some(message) = rpc.and_then(|rpc| rpc.message.as_mut()) else {
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            return Verdict::Dropped;
+        };
+        let mut lent = self.sockets.lent_mut(rpc.socket);
+        let Some(message) = rpc.message.as_mut() else {
             return Verdict::Dropped;
         };
         if data.message_length != message.len {
@@ -171,7 +205,8 @@ impl Endpoint {
         };
         let range = data.offset..data.offset + payload.len() as u32;
         let was_next = range.start == message.end();
-        let Some((base, _)) = self.pool.place(run) else {
+        let shared = || self.pool.place(run).map(|(base, _)| base);
+        let Some(base) = lent.as_ref().map_or_else(shared, |_| Some(0)) else {
             return Verdict::Dropped;
         };
         let (before, region) = (message.received, &mut self.region);
@@ -179,7 +214,10 @@ impl Endpoint {
             let from = (part.start - data.offset) as usize;
             let bytes = &payload[from..from + part.len()];
             let wrong = data.retransmit && mutant::is_on(Mutant::BytesMisplaced);
-            region.write((base + part.start) as usize + usize::from(wrong), bytes);
+            match &mut lent {
+                None => region.write((base + part.start) as usize + usize::from(wrong), bytes),
+                Some(lent) => lent.write(run, part.start, bytes),
+            }
         });
         let Ok(filled_since) = inserted else {
             self.stats.holes_overflow += 1;
@@ -194,7 +232,7 @@ impl Endpoint {
             self.grants.on_data(grantee, message.received);
         }
         let is_whole = message.is_whole();
-        let (grantee, empty_reply) = (message.grantee, message.empty_reply);
+        let (grantee, empty_reply, len) = (message.grantee, message.empty_reply, message.len);
         if !was_next {
             self.on_gap(now, key, filled_since, data.retransmit);
         }
@@ -202,7 +240,8 @@ impl Endpoint {
             if let Some(grantee) = grantee {
                 self.grants.on_gone(grantee);
             }
-            return self.complete(now, key, run, empty_reply, &mut Self::keep_event);
+            let place = (run, base, len);
+            return self.complete(now, key, place, empty_reply, &mut Self::keep_event);
         }
         Verdict::Taken
     }
@@ -216,13 +255,13 @@ impl Endpoint {
         Verdict::Dropped
     }
 
-    /// A message is whole: the user is told.
+    /// A message is whole, with its run, where that begins, and its length: the user is told.
     #[inline(always)]
-    fn complete(
+    pub(super) fn complete(
         &mut self,
         now: Instant,
         key: RpcKey,
-        run: RunKey,
+        place: (RunKey, u32, u32),
         empty_reply: bool,
         app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
@@ -230,10 +269,10 @@ impl Endpoint {
             return Verdict::Dropped;
         };
         if rpc.id.is_client() {
-            return self.end_with_response(now, key, run, empty_reply, app);
+            return self.end_with_response(now, key, place, empty_reply, app);
         }
         rpc.state = State::Requested;
-        rpc.run = run;
+        (rpc.run, _, _) = place;
         rpc.empty_reply = empty_reply;
         let socket = rpc.socket;
         if let Some(message) = rpc.message.take() {
@@ -252,13 +291,10 @@ impl Endpoint {
         &mut self,
         now: Instant,
         key: RpcKey,
-        run: RunKey,
+        (run, offset, len): (RunKey, u32, u32),
         empty_reply: bool,
         app: &mut impl FnMut(&mut Self, Event),
     ) -> Verdict {
-        let Some((offset, len)) = self.pool.place(run) else {
-            return Verdict::Dropped;
-        };
         let Some(rpc) = self.rpcs.leave(key) else {
             return Verdict::Dropped;
         };
@@ -350,31 +386,42 @@ impl Endpoint {
             let Some((waiter, run)) = self.pool.poll_waiter(now) else {
                 return;
             };
-            let (key, tick) = (waiter.rpc, self.wheel.tick());
-            let Some(rpc) = self.rpcs.get_mut(key) else {
-                debug_assert!(false, "an RPC that ended still waited");
+            if !self.serve_waiter(now, waiter.rpc, run) {
                 self.pool.release(run);
-                continue;
-            };
-            rpc.heard_tick = tick;
-            rpc.asked_tick = tick;
-            let of = (key, rpc.peer);
-            let Some(message) = &mut rpc.message else {
-                debug_assert!(false, "an RPC without a message still waited");
-                self.pool.release(run);
-                continue;
-            };
-            message.place = Place::Run(run);
-            start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
-            let priority = self.params.num_priorities.saturating_sub(2);
-            let resend = Resend {
-                offset: 0,
-                length: None,
-                priority,
-            };
-            self.queue_control(key, Body::Resend(resend));
-            self.file_timer(now, key, self.params.resend_ticks);
+            }
         }
+    }
+
+    /// A message has the pages it waited for: all of it is asked for. False if it is gone.
+    pub(super) fn serve_waiter(&mut self, now: Instant, key: RpcKey, run: RunKey) -> bool {
+        let (tick, is_over) = (self.wheel.tick(), self.has_ended(key));
+        let Some(rpc) = self.rpcs.get_mut(key) else {
+            debug_assert!(false, "an RPC that ended still waited");
+            return false;
+        };
+        rpc.heard_tick = tick;
+        rpc.asked_tick = tick;
+        let of = (key, rpc.peer);
+        let Some(message) = &mut rpc.message else {
+            debug_assert!(false, "an RPC without a message still waited");
+            return false;
+        };
+        if is_over {
+            // It waits no more, and is for the reaper, who finds that it holds nothing.
+            message.place = Place::Run(RunKey::default());
+            return false;
+        }
+        message.place = Place::Run(run);
+        start_grants(&mut self.grants, of, message, self.params.unsched_bytes);
+        let priority = self.params.num_priorities.saturating_sub(2);
+        let resend = Resend {
+            offset: 0,
+            length: None,
+            priority,
+        };
+        self.queue_control(key, Body::Resend(resend));
+        self.file_timer(now, key, self.params.resend_ticks);
+        true
     }
 }
 

@@ -80,6 +80,9 @@ impl Endpoint {
             .tick
             .times(self.params.resend_interval_ticks.into());
         let priority = self.params.num_priorities - 1;
+        if self.has_ended(key) {
+            return None;
+        }
         let rpc = self.rpcs.get_mut(key)?;
         let (peer_key, common, is_waiting) = (rpc.peer, rpc.common(), rpc.is_waiting());
         let peer = self.peers.get_mut(peer_key);

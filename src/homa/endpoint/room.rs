@@ -31,6 +31,17 @@ impl Endpoint {
         !self.rpcs.is_full() && calls + left < self.params.rpcs_max as usize
     }
 
+    /// Makes room for one more request; false if there is none.
+    #[cold]
+    pub(super) fn make_room(&mut self, now: Instant) -> bool {
+        while self.reap_for_room(now) {
+            if self.may_serve() {
+                return true;
+            }
+        }
+        self.give_up_unacked(now, |_, _| true)
+    }
+
     /// Most are acknowledged in the end: those before the first living one leave the list.
     fn trim_unacked(&mut self) {
         while let Some(first) = self.unacked.front()
@@ -83,7 +94,8 @@ impl Endpoint {
             let holds_pages = |rpc: &Rpc, out: &MsgOut| {
                 matches!(out.payload, Payload::Received { .. }) && (of_any || rpc.share() == share)
             };
-            if run.is_some() || !self.give_up_unacked(now, holds_pages) {
+            if run.is_some() || !(self.reap_for_room(now) || self.give_up_unacked(now, holds_pages))
+            {
                 break;
             }
             run = self.pool.alloc(len, share);

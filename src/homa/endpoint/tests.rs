@@ -7,6 +7,9 @@ mod greed;
 mod hostile;
 mod identity;
 mod incoming;
+mod lent;
+mod lives;
+mod reaping;
 mod repair;
 mod sending;
 
@@ -57,6 +60,24 @@ impl Rig {
     }
 
     fn verdict_on(&mut self, port: u16, from: Addr, id: u64, packet: &Packet<'_>) -> Verdict {
+        let verdict = self.hear_unlinked_on(port, from, id, packet);
+        self.resolve();
+        self.homa.check();
+        verdict
+    }
+
+    /// Takes a packet of which there are so many that not each can be followed by a check.
+    fn hear_unchecked(&mut self, from: Addr, id: u64, packet: &Packet<'_>) {
+        let _ = self.hear_unlinked_on(PORT, from, id, packet);
+        self.resolve();
+    }
+
+    /// Takes a packet, and the link of its sender is not found yet.
+    fn hear_unlinked(&mut self, from: Addr, id: u64, packet: &Packet<'_>) {
+        let _ = self.hear_unlinked_on(PORT, from, id, packet);
+    }
+
+    fn hear_unlinked_on(&mut self, port: u16, from: Addr, id: u64, packet: &Packet<'_>) -> Verdict {
         let common = Common {
             sport: from.port,
             dport: port,
@@ -68,12 +89,8 @@ impl Rig {
             from: from.ip,
             to: OURS,
         };
-        let verdict =
-            self.homa
-                .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event);
-        self.resolve();
-        self.homa.check();
-        verdict
+        self.homa
+            .handle_packet(self.now, meta, &bytes[..len], &mut Endpoint::keep_event)
     }
 
     /// Somebody says that the packet we sent from `port` to `to` found nobody.
@@ -238,6 +255,7 @@ fn data(message_length: u32, offset: u32) -> Data {
         cutoff_version: 1,
         retransmit: false,
         empty_reply: false,
+        life: 0,
         offset,
         placement: Placement::InSequence,
     }

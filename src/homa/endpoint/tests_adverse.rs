@@ -142,6 +142,7 @@ fn data(message_length: u32, offset: u32) -> Data {
         cutoff_version: VERSION,
         retransmit: false,
         empty_reply: false,
+        life: 0,
         offset,
         placement: Placement::Explicit,
     }

@@ -7,8 +7,14 @@ use crate::time::Instant;
 
 use super::{Body, Endpoint};
 
-/// RPCs looked at in one call, at most; the others of the tick wait for the next.
-const TIMERS_PER_TURN: usize = 64;
+/// RPCs looked at in one call, at most, besides those for the time since the last call; the others
+/// of the tick wait for the next.
+const TIMERS_PER_TURN: u64 = 64;
+
+/// So many more for each microsecond since the last call. Where calls are rare, as when all turns
+/// are full of packets, 64 at a time would make ticks ever longer; so timers have the same share
+/// of all time, which is up to a half.
+const TIMERS_PER_MICRO: u64 = 16;
 
 /// What a look at an RPC led to.
 enum Look {
@@ -21,7 +27,7 @@ enum Look {
 impl Endpoint {
     /// When [`Self::handle_timeout`] should be called next; `None` if nothing waits for time.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.due_left || self.waiters_left {
+        if self.due_left || self.has_left_over() || self.outgoing.has_prompt() {
             return Some(self.last_tick_at);
         }
         let tick = (!self.wheel.is_empty()).then(|| self.last_tick_at + self.params.tick);
@@ -40,13 +46,39 @@ impl Endpoint {
         if !self.repairs.is_empty() {
             self.repair(now);
         }
-        if self.waiters_left {
-            self.serve_waiters(now);
-        }
+        self.catch_up(now);
         if self.due_left {
             self.look_at_due(now);
-        } else if now >= self.last_tick_at + self.params.tick {
+        }
+        if now >= self.last_tick_at + self.params.tick && !self.due_left {
             self.tick(now);
+        }
+    }
+
+    /// Goes on with what earlier calls had too much of to do it at once. In each turn, or it would
+    /// fall behind; [`Self::handle_timeout`] does so too.
+    #[inline]
+    pub fn catch_up(&mut self, now: Instant) {
+        if self.has_left_over() {
+            self.go_on(now);
+        }
+    }
+
+    #[inline]
+    fn has_left_over(&self) -> bool {
+        self.waiters_left || !self.reaper.is_done() || !self.unparked.is_empty()
+    }
+
+    #[cold]
+    fn go_on(&mut self, now: Instant) {
+        if !self.reaper.is_done() {
+            self.reap(now);
+        }
+        if !self.unparked.is_empty() {
+            self.unpark_more(now);
+        }
+        if self.waiters_left {
+            self.serve_all_waiters(now);
         }
     }
 
@@ -63,6 +95,7 @@ impl Endpoint {
         } else {
             now
         };
+        self.looked_at = self.looked_at.max(self.last_tick_at);
         self.wheel.advance();
         if self.traffic.is_some() {
             self.follow_traffic(now);
@@ -85,7 +118,9 @@ impl Endpoint {
 
     /// Looks at RPCs that are due, as many as one call may.
     fn look_at_due(&mut self, now: Instant) {
-        for _ in 0..TIMERS_PER_TURN {
+        let micros = now.since(self.looked_at).as_nanos() / 1_000;
+        self.looked_at = now;
+        for _ in 0..TIMERS_PER_TURN + TIMERS_PER_MICRO * micros {
             let Some(slot) = self.wheel.poll_due() else {
                 self.due_left = false;
                 return;
@@ -105,6 +140,10 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(key) else {
             return Look::Done;
         };
+        if self.is_over(rpc) {
+            self.end(now, key);
+            return Look::Done;
+        }
         // Rule TM-02: nothing is owed to us.
         let message = rpc.message.as_ref();
         let has_all = message.is_some_and(|message| message.has_all_granted());

@@ -144,6 +144,18 @@ fn the_longest_gives_way_and_of_two_equals_the_younger() {
     assert_eq!(active(&grants), [1, 2, 4]);
 }
 
+/// Rule GR-02: the older by its birth, though it needs grants later.
+#[test]
+fn of_two_with_as_much_to_come_the_older_goes_first() {
+    let mut grants = spread(1);
+    let birth = |index, at| ((rpc(index), index), Instant(at));
+    let (one, born_later) = birth(1, 9);
+    grants.on_start(one, born_later, 5000, 0, 0).unwrap();
+    let (other, born_before) = birth(2, 3);
+    grants.on_start(other, born_before, 5000, 0, 0).unwrap();
+    assert_eq!(active(&grants), [2]);
+}
+
 /// Rule GR-06: peer 1 has two, which are shorter than that of peer 2: all the same one of
 /// them gives way, the longer.
 #[test]

@@ -183,7 +183,8 @@ fn a_long_message_that_waited_a_millisecond_gets_pages_reserved() {
         if let Some((waiter, _)) = pool.poll_waiter(Instant(micros * 1000)) {
             return assert_eq!(waiter, long);
         }
-        held.extend(pool.alloc(small, Share::Request(50)));
+        // Of another peer each time, as each may have two pages only.
+        held.extend(pool.alloc(small, Share::Request(50 + micros as u32)));
     }
     panic!("it starved");
 }

@@ -2,8 +2,11 @@
 
 mod buffers;
 mod datagrams;
+mod face;
 mod natives;
 mod sockets;
+mod streams;
+mod streams_chance;
 mod waits;
 
 use std::cell::{Cell, RefCell};

@@ -213,3 +213,45 @@ fn datagrams_and_calls_do_not_mix_on_one_socket() {
     );
     assert_eq!(world.client.abort(plain, 0, 0), Err(Error::NotSupported));
 }
+
+/// Field case C054. Each answer holds its memory until its client has it; what is acknowledged
+/// must give it back in any turn, as the server receives nothing more.
+#[test]
+fn a_server_with_memory_for_ten_answers_sends_two_hundred_without_a_further_pop() {
+    const ANSWERS: usize = 200;
+    let mut world = World::with(Params {
+        send_bytes: 10 * 8_192,
+        ..Params::default()
+    });
+    let (near, far) = pair(&mut world);
+    let asked: Vec<_> = (0..ANSWERS)
+        .map(|_| {
+            let (qt, _) = call(&mut world, near, b"?", 0);
+            (qt, world.server_pop(far))
+        })
+        .collect();
+    let mut waits = 0;
+    for (_, request) in &asked {
+        let info = world.server.info(request.handle.into()).unwrap();
+        let sga = loop {
+            match world.server.sga_of(&pattern(5_000)) {
+                Ok(sga) => break sga,
+                Err(error) => assert_eq!(error, Error::NoMemory),
+            }
+            waits += 1;
+            assert!(waits < 100_000, "nothing gives its memory back");
+            world.client.turn();
+        };
+        let (view, to) = (sga.view(), info.peer);
+        let replied = world.server.reply(far, info.id, to, &view, false);
+        assert_eq!(replied, Ok(None));
+        world.server.sgafree(sga.handle.into()).unwrap();
+        world.server.sgafree(request.handle.into()).unwrap();
+    }
+    assert!(waits > 0, "there was memory for all");
+    for (qt, _) in asked {
+        let response = popped(world.client_done(qt));
+        assert_eq!(bytes_of(&mut world.client, &response), pattern(5_000));
+        world.client.sgafree(response.handle.into()).unwrap();
+    }
+}

@@ -13,6 +13,8 @@ fn socket_takes_what_is_supported_and_nothing_else() {
         (v4, dgram, 0),
         (v4, dgram, 17),
         (v4, dgram, 146),
+        (v4, stream, 0),
+        (v4, stream, 6),
         (v6, dgram, 0xfd),
     ] {
         os.socket(good.0, good.1, good.2).unwrap();
@@ -21,7 +23,9 @@ fn socket_takes_what_is_supported_and_nothing_else() {
         (libc::AF_UNIX, dgram, 0),
         (v6, dgram, 0),
         (v4, dgram, 6),
-        (v4, stream, 0),
+        (v6, stream, 0),
+        (v4, stream, 17),
+        (v4, stream, 146),
         (v4, dgram | libc::SOCK_NONBLOCK, 0),
         (v4, libc::SOCK_RAW, 0),
     ] {

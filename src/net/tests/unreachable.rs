@@ -114,6 +114,7 @@ fn each_code_has_its_meaning_and_those_without_one_are_ignored() {
         let expected = match code {
             2 => Some(Unreachable::Protocol),
             3 => Some(Unreachable::Port),
+            4 => Some(Unreachable::TooLong),
             0..=15 => Some(Unreachable::Host),
             _ => None,
         };
@@ -140,7 +141,12 @@ fn only_the_destination_itself_has_a_say_about_its_ports_and_protocols() {
         assert_eq!(receive(&mut a, START, &from_router(code)), None);
     }
     assert_eq!(a.stats().icmp_ignored, 2);
-    for code in [0, 1, 4, 13] {
+    for (code, meaning) in [
+        (0, Unreachable::Host),
+        (1, Unreachable::Host),
+        (4, Unreachable::TooLong),
+        (13, Unreachable::Host),
+    ] {
         let frame = from_router(code);
         let Some(Ingress::Unreachable {
             from, to, reason, ..
@@ -148,7 +154,7 @@ fn only_the_destination_itself_has_a_say_about_its_ports_and_protocols() {
         else {
             panic!("code {code} is a router's to say");
         };
-        let expected = (GATEWAY, Addr::new(B, 9), Unreachable::Host);
+        let expected = (GATEWAY, Addr::new(B, 9), meaning);
         assert_eq!((from, to, reason), expected);
     }
 }

@@ -172,6 +172,18 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
         Some((self.token(key), result))
     }
 
+    /// Whether there is a result that `is_it` accepts. Looks at all of them, oldest first.
+    pub fn has_result(&self, is_it: impl Fn(&R) -> bool) -> bool {
+        let mut slot = self.oldest;
+        while let Some((_, token)) = self.slots.at(slot) {
+            if is_it(&token.result) {
+                return true;
+            }
+            slot = token.newer;
+        }
+        false
+    }
+
     /// Whether a result waits for whoever asks.
     #[inline]
     pub fn has_results(&self) -> bool {

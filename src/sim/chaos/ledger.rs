@@ -21,6 +21,16 @@ pub type SharedLedger = Rc<RefCell<Ledger>>;
 /// With so many RPCs at each host there are pages for all of them.
 const RPCS_WITH_ROOM: u64 = 100;
 
+/// After so long without a word from its server an RPC has timed out.
+const TIMEOUT: Duration = Duration::millis(100);
+
+/// A tick that was not whole, and the time that a frame waits for others before it.
+const MARGIN: Duration = Duration::millis(3);
+
+/// For so long of that at least a way must have been cut, or a host must have stood still. Before,
+/// a busy server may have been heard 40 ms ago, and afterwards an answer takes 5 ms.
+const SILENCE_MIN: Duration = Duration::millis(50);
+
 /// The bytes of a message: a stretch of an endless pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
@@ -84,6 +94,8 @@ pub struct Ledger {
     records: Vec<Record>,
     /// By the client's host and the client's id.
     by_id: BTreeMap<(usize, RpcId), u64>,
+    /// Which hosts forgot responses that nobody acknowledged.
+    gave_up: Vec<bool>,
     /// How often each host has restarted.
     lives: Vec<u32>,
     faults: Faults,
@@ -143,6 +155,7 @@ impl Ledger {
             give_up,
             records: Vec::new(),
             by_id: BTreeMap::new(),
+            gave_up: vec![false; hosts.into()],
             lives: vec![0; hosts.into()],
             faults,
             weather,
@@ -285,8 +298,9 @@ impl Ledger {
         self.end(now, number, Ending::Failed(error));
         assert!(
             self.is_excused(now, number, error),
-            "RPC {number} failed for no reason: {error:?}, {:?}",
-            self.records[number as usize]
+            "RPC {number} failed for no reason: {error:?}, {:?}, {:?}",
+            self.records[number as usize],
+            self.weather
         );
         self.report.failures += 1;
     }
@@ -300,6 +314,11 @@ impl Ledger {
     /// The client aborts, and will be told so.
     pub fn on_abort(&mut self, number: u64) {
         self.records[number as usize].client_aborted = true;
+    }
+
+    /// A host forgot responses that nobody acknowledged, for want of slots or of patience.
+    pub fn on_give_up(&mut self, host: usize) {
+        self.gave_up[host] = true;
     }
 
     pub fn on_server_forgot(&mut self, now: Instant, number: u64) {
@@ -344,6 +363,43 @@ impl Ledger {
         self.open_count -= 1;
     }
 
+    /// Whether a client heard nothing for as long as a timeout takes, for a reason: the server had
+    /// nothing more to say, `is_over`; or it could not be heard; or it could not hear the client,
+    /// and gave the RPC up, at once if it was short of slots. Of an RPC that ran it says nothing
+    /// then, so that it does not run again.
+    fn was_silent(&self, now: Instant, record: &Record, server: usize, is_over: bool) -> bool {
+        let (client, witness) = (record.client, self.witness.borrow());
+        // What comes just now may come too late.
+        let before = Instant(now.0.saturating_sub(MARGIN.0));
+        let heard_at = witness.answered_at(client, record.id, before);
+        let since = heard_at.unwrap_or(record.started_at);
+        let silence = |host, of, since| self.weather.silence(host, of, (since, now));
+        let could_not_hear = silence(client, server, since) >= SILENCE_MIN;
+        let unheard = silence(server, client, record.started_at);
+        let is_short_of_slots = self.gave_up[server] && unheard > Duration::ZERO;
+        let was_given_up = unheard >= SILENCE_MIN || is_short_of_slots;
+        let is_silent = now.since(since) + MARGIN >= TIMEOUT;
+        is_silent && (is_over || could_not_hear || was_given_up)
+    }
+
+    /// Whether all three times that a client asked for the way to a server just before, it had no
+    /// answer; or it stood still, and who knows when it asked.
+    fn had_no_way(&self, now: Instant, record: &Record, server: usize) -> bool {
+        /// So long before it gives up.
+        const ASKED: [Duration; 3] = [
+            Duration::millis(140),
+            Duration::millis(120),
+            Duration::millis(80),
+        ];
+        let ago = |span: Duration| Instant(now.0.saturating_sub(span.0));
+        let had_no_answer = |asked: Duration| {
+            let around = (ago(asked + MARGIN), ago(asked) + MARGIN);
+            self.weather.silence(record.client, server, around) > Duration::ZERO
+        };
+        let lately = (ago(ASKED[0].times(2)), now);
+        self.weather.stood_still(record.client, lately) || ASKED.into_iter().all(had_no_answer)
+    }
+
     /// Whether something happened that explains a failure.
     fn is_excused(&self, now: Instant, number: u64, error: Error) -> bool {
         let record = &self.records[number as usize];
@@ -354,16 +410,18 @@ impl Ledger {
             Target::ClosedPort(host) | Target::Server(host) => host,
         };
         let restarted = self.lives[server] != record.server_life;
-        let life = (record.started_at, now);
-        let cut = restarted || self.weather.excuses(record.client, server, life);
         // What waits for pages for too long, the other side leaves alone.
         let waited = now.since(record.started_at) >= self.give_up;
         let waited_out = waited && self.is_short;
         match error {
             Error::Canceled => record.client_aborted,
             Error::NotConnected => record.to == Target::ClosedPort(server) || record.server_forgot,
-            Error::HostUnreachable => cut || is_lossy,
-            Error::PeerTimedOut => cut || record.server_forgot || waited_out,
+            Error::HostUnreachable => restarted || is_lossy || self.had_no_way(now, record, server),
+            Error::PeerTimedOut => {
+                // What a new life says in the place of the old one counts for nothing.
+                let is_over = record.server_forgot || waited_out;
+                restarted || self.was_silent(now, record, server, is_over)
+            }
             Error::NoMemory => waited_out,
             _ => false,
         }

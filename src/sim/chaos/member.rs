@@ -361,6 +361,9 @@ impl App for Member {
             self.socket = Some(socket);
         }
         self.serve(now, homa);
+        if homa.stats().unacked > 0 {
+            self.ledger.borrow_mut().on_give_up(self.host);
+        }
         if self.is_ending {
             self.release_some(now, homa);
         } else if now >= self.next_act_at {

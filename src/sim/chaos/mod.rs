@@ -12,6 +12,7 @@ mod ledger;
 mod log;
 mod member;
 mod shape;
+mod talks;
 mod weather;
 mod witness;
 
@@ -24,6 +25,7 @@ use std::rc::Rc;
 
 pub use fault::{Fault, Faults};
 pub use shape::Shape;
+pub use talks::{TalkReport, run_talks};
 
 use crate::rng::Rng;
 use crate::sim::{self, World};
@@ -217,21 +219,9 @@ impl Course {
         self.ledger
             .borrow()
             .note(self.world.now, format!("{act:?}"));
-        let hosts = 0..self.world.hosts.len();
         match act {
-            Act::Cut(from, to) => {
-                self.world.cuts.insert((from, to));
-            }
-            Act::Heal(from, to) => {
-                self.world.cuts.remove(&(from, to));
-            }
-            Act::LinkDown(host) => {
-                let ways = hosts.flat_map(|other| [(host, other), (other, host)]);
-                self.world.cuts.extend(ways);
-            }
-            Act::LinkUp(host) => self.world.cuts.retain(|way| way.0 != host && way.1 != host),
-            Act::Freeze(host, until) => self.world.freeze(host, until),
             Act::Restart(host) => self.restart(host),
+            act => act.apply(&mut self.world),
         }
     }
 

@@ -2,11 +2,8 @@
 
 use crate::rng::Rng;
 use crate::sim::chaos::{Fault, Shape};
+use crate::sim::{App, World};
 use crate::time::{Duration, Instant};
-
-/// How long after some trouble an RPC may still fail of it: a timeout of 100 ms, the waits between
-/// RESENDs, and the time that an answer takes.
-const AFTERMATH: Duration = Duration::millis(250);
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +19,34 @@ pub enum Act {
     Restart(usize),
 }
 
+impl Act {
+    /// Lets it happen, unless it is a restart, of which only the caller knows what it needs.
+    pub fn apply<A: App>(self, world: &mut World<A>) {
+        let hosts = 0..world.hosts.len();
+        match self {
+            Self::Cut(from, to) => {
+                world.cuts.insert((from, to));
+            }
+            Self::Heal(from, to) => {
+                world.cuts.remove(&(from, to));
+            }
+            Self::LinkDown(host) => {
+                let ways = hosts.flat_map(|other| [(host, other), (other, host)]);
+                world.cuts.extend(ways);
+            }
+            Self::LinkUp(host) => world.cuts.retain(|way| way.0 != host && way.1 != host),
+            Self::Freeze(host, until) => world.freeze(host, until),
+            Self::Restart(_) => {}
+        }
+    }
+}
+
 /// A span in which a host, or the way between two, does not work as it should.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     hosts: (usize, usize),
+    /// It stands still, so its own time does not pass: only to others it is silent.
+    is_freeze: bool,
     start: Instant,
     end: Instant,
 }
@@ -71,22 +92,45 @@ impl Weather {
         weather
     }
 
-    /// Whether an RPC that two hosts had from `start` to `end` may have found no way.
-    ///
-    /// Its server may have given it up long before its client asks anew for what is missing.
-    pub fn excuses(&self, one: usize, other: usize, (start, end): (Instant, Instant)) -> bool {
-        self.troubles.iter().any(|trouble| {
+    /// For how long, from `start` to `end`, a host got no answers of another: the way there or back
+    /// was cut, or the other stood still.
+    pub fn silence(&self, host: usize, of: usize, span: (Instant, Instant)) -> Duration {
+        let concerns = |trouble: &&Trouble| {
             let (a, b) = trouble.hosts;
-            let concerns = match a == b {
-                true => one == a || other == a,
-                false => (one, other) == (a, b) || (one, other) == (b, a),
-            };
-            concerns && trouble.start <= end && start <= trouble.end + AFTERMATH
-        })
+            match (a == b, trouble.is_freeze) {
+                (true, true) => a == of,
+                (true, false) => a == host || a == of,
+                (false, _) => (host, of) == (a, b) || (host, of) == (b, a),
+            }
+        };
+        let clipped = |trouble: &Trouble| (trouble.start.max(span.0), trouble.end.min(span.1));
+        let mut spells: Vec<_> = self.troubles.iter().filter(concerns).map(clipped).collect();
+        spells.sort_unstable();
+        let (mut sum, mut covered_to) = (Duration::ZERO, span.0);
+        for (start, end) in spells {
+            let start = start.max(covered_to);
+            if start < end {
+                sum = sum + end.since(start);
+                covered_to = end;
+            }
+        }
+        sum
+    }
+
+    /// Whether a host stood still at a time from `start` to `end`.
+    pub fn stood_still(&self, host: usize, (start, end): (Instant, Instant)) -> bool {
+        let freezes = self.troubles.iter().filter(|trouble| trouble.is_freeze);
+        let mut its = freezes.filter(|trouble| trouble.hosts.0 == host);
+        its.any(|trouble| trouble.start <= end && start <= trouble.end)
     }
 
     fn trouble(&mut self, hosts: (usize, usize), start: Instant, end: Instant) {
-        self.troubles.push(Trouble { hosts, start, end });
+        self.troubles.push(Trouble {
+            hosts,
+            is_freeze: false,
+            start,
+            end,
+        });
     }
 
     fn partition(&mut self, mut spell: Spell) {
@@ -107,26 +151,30 @@ impl Weather {
 
     /// A link that comes and goes.
     fn flap(&mut self, mut spell: Spell) {
-        let (host, start) = (spell.host, spell.start);
+        let host = spell.host;
         for _ in 0..1 + spell.rng.below(6) {
-            self.acts.push((spell.start, Act::LinkDown(host)));
-            spell.start = spell.until(1, 30);
-            self.acts.push((spell.start, Act::LinkUp(host)));
+            let (start, end) = (spell.start, spell.until(1, 30));
+            self.acts.push((start, Act::LinkDown(host)));
+            self.acts.push((end, Act::LinkUp(host)));
+            self.trouble((host, host), start, end);
+            spell.start = end;
             spell.start = spell.until(1, 20);
         }
-        self.trouble((host, host), start, spell.start);
     }
 
     fn freeze(&mut self, mut spell: Spell) {
         let (host, start, end) = (spell.host, spell.start, spell.until(50, 300));
         self.acts.push((start, Act::Freeze(host, end)));
-        self.trouble((host, host), start, end);
+        self.troubles.push(Trouble {
+            hosts: (host, host),
+            is_freeze: true,
+            start,
+            end,
+        });
     }
 
     fn restart(&mut self, spell: Spell) {
-        let (host, start) = (spell.host, spell.start);
-        self.acts.push((start, Act::Restart(host)));
-        self.trouble((host, host), start, start);
+        self.acts.push((spell.start, Act::Restart(spell.host)));
     }
 }
 

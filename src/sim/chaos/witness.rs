@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sim::chaos::log::SharedLog;
 use crate::sim::{Copied, Crossing, Watch};
 use crate::time::{Duration, Instant};
-use crate::wire::homa::{Packet, RpcId};
+use crate::wire::homa::{Common, Packet, RpcId};
 
 /// One message of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,8 @@ pub struct Witness {
     flows: BTreeMap<Name, Flow>,
     /// Of each message, once its first packet was seen.
     lens: BTreeMap<Name, u32>,
+    /// When packets that end a silence come to a client, by its RPCs.
+    answers: BTreeMap<(usize, u64), Vec<Instant>>,
     /// RPCs that are over at their clients: late packets may bring them up again at a server.
     over: BTreeSet<(usize, u64)>,
     pub frames: u64,
@@ -63,6 +65,7 @@ impl Witness {
             unsched_bytes,
             flows: BTreeMap::new(),
             lens: BTreeMap::new(),
+            answers: BTreeMap::new(),
             over: BTreeSet::new(),
             frames: 0,
         }
@@ -80,6 +83,29 @@ impl Witness {
     /// An RPC is over at its client.
     pub fn on_over(&mut self, client: usize, id: RpcId) {
         self.over.insert((client, id.0));
+    }
+
+    /// When the server of an RPC last spoke of it to its client.
+    pub fn answered_at(&self, client: usize, id: RpcId, now: Instant) -> Option<Instant> {
+        let all = self.answers.get(&(client, id.0))?;
+        all.iter().copied().filter(|&at| at <= now).max()
+    }
+
+    /// Notes when a packet of a server's comes that ends its client's silence, if it is one.
+    fn on_answer(
+        &mut self,
+        crossing: &Crossing,
+        copies: &[Copied],
+        common: Common,
+        packet: &Packet<'_>,
+    ) {
+        let is_answer = matches!(packet, Packet::Data(..) | Packet::Grant(_) | Packet::Busy);
+        if is_answer && !common.id.is_client() {
+            let intact = copies.iter().filter(|copy| !copy.is_corrupt);
+            let at = intact.map(|copy| crossing.now + copy.delay);
+            let name = (crossing.to, common.id.0 & !1);
+            self.answers.entry(name).or_default().extend(at);
+        }
     }
 
     fn flow(&mut self, name: Name) -> &mut Flow {
@@ -109,12 +135,11 @@ impl Watch for Witness {
             id: common.id.0 & !1,
             is_request,
         };
-        if copies
-            .iter()
-            .any(|copy| !copy.is_corrupt && copy.delay < SILENCE)
-        {
+        let is_prompt = |copy: &Copied| !copy.is_corrupt && copy.delay < SILENCE;
+        if copies.iter().any(is_prompt) {
             self.flow(name(is_from_client)).on_heard(crossing.now);
         }
+        self.on_answer(crossing, copies, common, &packet);
         match packet {
             Packet::Data(data, _) => {
                 let name = name(is_from_client);

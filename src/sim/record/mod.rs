@@ -4,6 +4,9 @@
 mod party;
 mod scenarios;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use crate::addr::Addr;
 use crate::error::Error;
 use crate::homa;
@@ -88,7 +91,8 @@ pub fn record(scenario: Scenario, seed: u64) -> Recording {
     };
     (scenario.params)(&mut params);
     let mut world = World::new(seed, &params, PAGES, parties);
-    world.tap = Some(Tap::new(scenario.drops));
+    let tap = Rc::new(RefCell::new(Tap::new(scenario.drops)));
+    world.watch = Some(tap.clone());
     if let Some((after, fate)) = scenario.fate {
         world.run_until(party::BEGIN + after);
         befall(&mut world, scenario, seed, fate);
@@ -99,7 +103,7 @@ pub fn record(scenario: Scenario, seed: u64) -> Recording {
     };
     Recording {
         ends: std::mem::take(&mut client.ends),
-        frames: world.tap.take().map_or(Vec::new(), |tap| tap.frames),
+        frames: std::mem::take(&mut tap.borrow_mut().frames),
     }
 }
 

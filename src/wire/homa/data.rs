@@ -8,7 +8,7 @@
 //! | 46 | 2 | version of the receiver's cutoffs that the sender uses |
 //! | 48 | 1 | retransmit |
 //! | 49 | 1 | 1: empty reply (padding to the Linux module) |
-//! | 50 | 2 | padding |
+//! | 50 | 2 | life of the sender (padding to the Linux module) |
 //! | 52 | 4 | segment offset: the payload's place, or all ones: see the sequence |
 //! | 56 | | payload, to the end of the IP packet |
 
@@ -44,6 +44,11 @@ pub struct Data {
     ///
     /// Homa has no empty messages. The Linux module sends 0 and ignores it.
     pub empty_reply: bool,
+    /// A number that the sender drew when it started, so that bytes of another life of its are not
+    /// taken for the rest of a message.
+    ///
+    /// 0: none. The Linux module sends 0 and ignores it.
+    pub life: u16,
     /// Where in the message the payload belongs.
     pub offset: u32,
     pub placement: Placement,
@@ -88,6 +93,7 @@ impl Data {
             cutoff_version: be16(fields, 18),
             retransmit: fields[20] != 0,
             empty_reply: fields[21] == 1,
+            life: be16(fields, 22),
             offset,
             placement,
         };
@@ -115,7 +121,7 @@ impl Data {
         put16(out, 46, self.cutoff_version);
         out[48] = u8::from(self.retransmit);
         out[49] = u8::from(self.empty_reply);
-        put16(out, 50, 0);
+        put16(out, 50, self.life);
         put32(out, 52, segment_offset);
     }
 

@@ -20,6 +20,7 @@ const DATA: Data = Data {
     cutoff_version: 0xabcd,
     retransmit: true,
     empty_reply: true,
+    life: 0x1d2e,
     offset: 0x00ab_cdef,
     placement: Placement::Explicit,
 };
@@ -142,7 +143,7 @@ fn a_data_header_lies_as_the_linux_module_expects_it() {
         0x00, 0x00, 0x9c, 0x40, // incoming
         0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10, 0xff, 0xfe, // ack
         0xab, 0xcd, // cutoff version
-        1, 1, 0, 0, // retransmit, empty reply, padding
+        1, 1, 0x1d, 0x2e, // retransmit, and in its padding: empty reply, life
         0x00, 0xab, 0xcd, 0xef, // segment offset
     ];
     assert_eq!(out, expected);
@@ -179,6 +180,7 @@ fn data_fields_survive_at_their_edges() {
                 cutoff_version: number as u16,
                 retransmit: number & 1 == 1,
                 empty_reply: number & 1 == 0,
+                life: number as u16,
                 offset: number,
                 placement,
             };

@@ -54,16 +54,35 @@ fn an_rpc_that_ends_amid_its_response_holds_nothing() {
     let mut rig = Rig::new();
     let (key, id) = rig.call(60_000);
     let data = Data {
-        incoming: 1000,
+        incoming: 5000,
         ..data(500_000, 3000)
     };
     rig.hear(PEER, id ^ 1, &Packet::Data(data, &[0; 1000]));
+    let second = Data { offset: 0, ..data };
+    rig.hear(PEER, id ^ 1, &Packet::Data(second, &[0; 1000]));
+    assert_eq!(rig.homa.grants.incoming(), 3000);
     assert!(rig.homa.free_pages() < 16);
     rig.homa.abort(rig.now, key, Error::Canceled);
     assert_eq!(rig.homa.free_pages(), 16);
     assert_eq!(rig.homa.grants.incoming(), 0);
     assert!(rig.pass(200).iter().all(Vec::is_empty));
     assert!(rig.homa.is_quiet());
+}
+
+/// Rule RP-38.
+#[test]
+fn a_request_that_nobody_took_gives_its_pages_back() {
+    let mut rig = Rig::new();
+    for id in [8, 10] {
+        rig.request(PEER, id, &[0; 1_000]);
+    }
+    let Some(Event::Request { rpc, .. }) = rig.homa.poll_event() else {
+        panic!("a request");
+    };
+    rig.homa.abort(rig.now, rpc, Error::Canceled);
+    assert_eq!(rig.homa.free_pages(), 15);
+    rig.homa.close(rig.now, rig.socket);
+    assert_eq!((rig.homa.rpc_count(), rig.homa.free_pages()), (0, 16));
 }
 
 /// Rules SK-03, TM-10, IN-65: a socket that closes takes its RPCs along, of either side, and says
@@ -116,4 +135,20 @@ fn a_response_goes_to_a_request_in_service_only() {
     rig.hear(PEER, 8, &Packet::Ack(wire::Acks::default()));
     rig.reply(rpc, 10);
     assert_eq!(rig.sent(), []);
+}
+
+/// Rule AP-03. Not as HomaModule, which ends such an RPC: its client would send the request again.
+#[test]
+fn a_request_whose_response_is_too_long_may_be_answered_again() {
+    let mut rig = Rig::new();
+    rig.request(PEER, 8, b"x");
+    let rpc = rig.serve().unwrap().rpc;
+    let too_long = zeros(1_000_001);
+    let replied = rig
+        .homa
+        .send_response(rig.now, rpc, too_long, Notify::Never);
+    assert_eq!(replied, Err(Error::MessageTooLong));
+    assert!(rig.homa.in_service(rpc));
+    rig.reply(rpc, 10);
+    assert_eq!(rig.sent(), [Out::Data(9, 0..10)]);
 }

@@ -184,6 +184,10 @@ fn an_ack_frees_the_rpcs_of_its_sender_only() {
         &Packet::Ack(acks.clone()),
     );
     assert_eq!(rig.homa.rpc_count(), 2);
+    // Rule RP-06: nor do those of another port of ours.
+    let only_other = wire::Acks([other_port].into_iter().collect());
+    rig.hear(PEER, 900, &Packet::Ack(only_other));
+    assert_eq!(rig.homa.rpc_count(), 2);
     rig.hear(PEER, 10, &Packet::Ack(acks));
     assert_eq!(rig.homa.rpc_count(), 0);
 }

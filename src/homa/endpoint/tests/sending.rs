@@ -79,6 +79,11 @@ fn a_saved_ack_rides_in_each_data_packet_while_there_are_some() {
         })
     };
     assert_eq!(acks, [ack(ids[1]), ack(ids[0]), None]);
+    // In a message of one packet too, which goes another way.
+    let (_, last) = rig.call(10);
+    rig.response(PEER, last, 30, 0..30);
+    call(&mut rig, 10);
+    assert_eq!(rig.data_sent()[0].1.ack, ack(last));
 }
 
 /// Rule OUT-10: what was granted goes out at the grant's priority.
@@ -191,4 +196,80 @@ fn acks_that_nothing_carries_go_out_by_themselves() {
         acked += 1 + acks.0.len();
     }
     assert!((17..=18).contains(&acked), "{acked}");
+}
+
+/// What an endpoint sends in a scene in which each type of packet occurs, into memory full of
+/// `fill`.
+fn scene(fill: u8) -> Vec<Vec<u8>> {
+    let mut rig = Rig::new();
+    let mut packets = Vec::new();
+    let mut drain = |rig: &mut Rig| {
+        rig.resolve();
+        loop {
+            let mut room = [fill; 1600];
+            let Some(sent) = rig.homa.poll_transmit(rig.now, &mut room) else {
+                return;
+            };
+            packets.push(room[..usize::from(sent.len.get())].to_vec());
+        }
+    };
+    let (socket, resend) = (rig.socket, RESEND_ALL);
+    let called = rig
+        .homa
+        .send_request(rig.now, socket, PEER, zeros(3_000), 1, Notify::Never);
+    let id = called.unwrap().1.0;
+    drain(&mut rig);
+    rig.hear(PEER, id ^ 1, &resend); // DATA again.
+    rig.hear(PEER, 900, &resend); // UNKNOWN
+    rig.request(PEER, 2, b"x");
+    let taken = rig.serve().unwrap();
+    rig.hear(PEER, 2, &resend); // BUSY
+    let unaware = Data {
+        cutoff_version: 0,
+        incoming: 1_400,
+        ..data(100_000, 0)
+    };
+    rig.hear(PEER, 4, &Packet::Data(unaware, &[0; 1_400])); // CUTOFFS
+    let second = Data {
+        incoming: 1,
+        ..data(100_000, 1_400)
+    };
+    rig.hear(PEER, 4, &Packet::Data(second, &[0; 1_400])); // GRANT
+    rig.reply(taken.rpc, 10); // NEED_ACK
+    rig.response(PEER, id, 10, 0..10);
+    rig.hear(PEER, id ^ 1, &Packet::NeedAck); // ACK, with a saved one
+    rig.hear(PEER, 901, &Packet::NeedAck);
+    drain(&mut rig);
+    for _ in 0..10 {
+        rig.now += Duration::millis(1);
+        rig.homa.handle_timeout(rig.now); // RESEND
+        drain(&mut rig);
+    }
+    packets
+}
+
+const RESEND_ALL: Packet<'static> = Packet::Resend(Resend {
+    offset: 0,
+    length: None,
+    priority: 7,
+});
+
+/// Field case C018.
+#[test]
+fn no_byte_that_lay_in_the_frame_before_leaves_with_it() {
+    let (packets, others) = (scene(0xa5), scene(0));
+    assert_eq!(packets, others);
+    let names = packets.iter().map(|packet| wire::parse(packet).unwrap().1);
+    let names: std::collections::BTreeSet<_> = names.map(|packet| packet.name()).collect();
+    let all = [
+        "ACK",
+        "BUSY",
+        "CUTOFFS",
+        "DATA",
+        "GRANT",
+        "NEED_ACK",
+        "RESEND",
+        "RPC_UNKNOWN",
+    ];
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), all);
 }
