@@ -1,5 +1,5 @@
-//! The tables in CONFORMANCE.md, FIELD.md and SESSIONS.md: whole, and true as far as a reader of the
-//! sources can tell.
+//! The tables in CONFORMANCE.md, FIELD.md and SESSIONS.md: whole, and true as far as a reader of
+//! the sources can tell.
 
 use std::collections::HashMap;
 use std::fs;
