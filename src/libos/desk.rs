@@ -286,22 +286,31 @@ impl Desk {
     }
 
     /// A result as the application sees it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn describe(&self, qt: QToken, done: Done) -> QResult {
         QResult {
             qd: done.qd,
             qt,
             result: match done.result {
-                Completion::Push => OperationResult::Push,
                 Completion::Pop(sga) => OperationResult::Pop(self.sgas.describe(sga)),
-                Completion::PopStream(sga) => OperationResult::Pop(Sga {
-                    peer: None,
-                    ..self.sgas.describe(sga)
-                }),
-                Completion::Connect => OperationResult::Connect,
-                Completion::Accept(qd) => self.describe_accepted(qd),
-                Completion::Failed(error) => OperationResult::Failed(error),
+                other => self.describe_other(other),
             },
+        }
+    }
+
+    /// What is no message of a datagram or native queue.
+    #[inline(never)]
+    fn describe_other(&self, result: Completion) -> OperationResult {
+        match result {
+            Completion::Push => OperationResult::Push,
+            Completion::Pop(sga) => OperationResult::Pop(self.sgas.describe(sga)),
+            Completion::PopStream(sga) => OperationResult::Pop(Sga {
+                peer: None,
+                ..self.sgas.describe(sga)
+            }),
+            Completion::Connect => OperationResult::Connect,
+            Completion::Accept(qd) => self.describe_accepted(qd),
+            Completion::Failed(error) => OperationResult::Failed(error),
         }
     }
 
