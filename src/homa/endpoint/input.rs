@@ -377,6 +377,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
+        self.peers.get_mut(rpc.peer).on_heard(tick);
         if !rpc.has_out() {
             // A server without a response is at work; a client that is done needs nothing more.
             match rpc.id.is_client() {
@@ -457,6 +458,8 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(key) else {
             return Verdict::Dropped;
         };
+        // It knows nothing of this RPC, but it lives.
+        self.peers.get_mut(rpc.peer).on_heard(tick);
         if rpc.state != State::Sending {
             // Part of the response is here, so the notice is older than the truth.
             self.stats.late_unknowns += 1;

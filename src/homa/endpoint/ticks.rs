@@ -178,11 +178,20 @@ impl Endpoint {
     /// Rules TM-02, TM-03: a request waits for pages or grants of ours, so we ask for nothing.
     ///
     /// Meanwhile its client hears nothing and so asks. Deviation: one that does not is gone, and
-    /// must not keep its slot until its turn comes.
+    /// must not keep its slot until its turn comes. But a client with thousands of such RPCs asks
+    /// for few of them in a tick: as long as it asks for any, each has the time to stand in line.
     fn look_at_held(&mut self, now: Instant, key: RpcKey) -> Look {
         let tick = self.wheel.tick();
-        let heard = self.rpcs.get(key).map(|rpc| rpc.heard_tick);
-        if heard.is_some_and(|heard| tick.wrapping_sub(heard) < self.params.timeout_ticks) {
+        let Some(rpc) = self.rpcs.get(key) else {
+            return Look::Done;
+        };
+        let (silent, timeout) = (tick.wrapping_sub(rpc.heard_tick), self.params.timeout_ticks);
+        if silent < timeout {
+            return Look::Again(self.params.resend_ticks);
+        }
+        let peer = self.peers.get(rpc.peer);
+        let line = peer.rpc_count / u32::from(self.params.resends_per_peer_tick);
+        if silent < timeout + line && peer.was_heard(tick, timeout) {
             return Look::Again(self.params.resend_ticks);
         }
         self.end(now, key);

@@ -319,3 +319,24 @@ fn no_datagram_goes_to_port_zero_or_to_no_address() {
         assert_eq!(world.client.pushto(near, &view, to), Err(Error::Invalid));
     }
 }
+
+/// The second request, 20 ms after the first, finds the server; there is no third.
+#[test]
+fn pushes_to_a_host_whose_first_arp_request_got_lost_all_arrive() {
+    let mut world = World::new();
+    let (near, far) = pair(&mut world);
+    world.live(Duration::millis(1)); // What each announces about itself at the start.
+    world.losing.set(1);
+    for n in 0..3 {
+        let sga = world.client.sga_of(&[n]).unwrap();
+        let pushed = world.client.pushto(near, &sga.view(), server_addr());
+        world.client.sgafree(sga.handle.into()).unwrap();
+        pushed.unwrap();
+    }
+    for n in 0..3 {
+        let got = world.server_pop(far);
+        assert_eq!(bytes_of(&mut world.server, &got), [n]);
+    }
+    assert_eq!(world.losing.get(), 0);
+    assert_eq!(world.client.poller.homa().stats().retransmits_out, 0);
+}

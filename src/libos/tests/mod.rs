@@ -7,6 +7,7 @@ mod natives;
 mod sockets;
 mod streams;
 mod streams_chance;
+mod stress;
 mod waits;
 
 use std::cell::{Cell, RefCell};
@@ -102,6 +103,11 @@ impl World {
     }
 
     fn with(params: Params) -> Self {
+        Self::of(params, homa::Params::default(), 16 << 20)
+    }
+
+    /// The same with other settings of the transport, and so many bytes to receive into.
+    fn of(params: Params, homa: homa::Params, receive_bytes: usize) -> Self {
         let clock = Ticking::default();
         let losing = Rc::new(Cell::new(0));
         let (east, west) = (Queue::default(), Queue::default());
@@ -114,8 +120,18 @@ impl World {
         };
         let near = end(1, &west, &east, Rc::clone(&losing));
         let far = end(2, &east, &west, Rc::default());
-        let client = os(near, 1, clock.clone(), params.clone());
-        let server = os(far, 2, clock.clone(), params);
+        let end = |cable, host| {
+            let region = Region::owned(receive_bytes).unwrap();
+            os(
+                cable,
+                host,
+                clock.clone(),
+                params.clone(),
+                homa.clone(),
+                region,
+            )
+        };
+        let (client, server) = (end(near, 1), end(far, 2));
         Self {
             clock,
             client,
@@ -192,10 +208,17 @@ impl World {
     }
 }
 
-fn os(cable: Cable, host: u8, clock: Ticking, params: Params) -> Os {
+fn os(
+    cable: Cable,
+    host: u8,
+    clock: Ticking,
+    params: Params,
+    homa: homa::Params,
+    region: Region,
+) -> Os {
     let homa = homa::Params {
         seed: u64::from(host),
-        ..homa::Params::default()
+        ..homa
     };
     let params = Params {
         seed: u64::from(host),
@@ -204,7 +227,6 @@ fn os(cable: Cable, host: u8, clock: Ticking, params: Params) -> Os {
         yield_after_turns: 0,
         ..params
     };
-    let region = Region::owned(16 << 20).unwrap();
     LibOSOver::over(cable, clock, net_params(host), homa, params, region).unwrap()
 }
 

@@ -116,6 +116,21 @@ fn close_ends_each_pending_operation_once_as_canceled() {
     assert_eq!(world.client.poller.homa().rpc_count(), 0);
 }
 
+#[test]
+fn a_close_with_a_token_completes_and_ends_what_was_pending() {
+    let mut world = World::new();
+    let far = datagram(&mut world.server);
+    world.server.bind(far, server_addr()).unwrap();
+    let pop = world.server.pop(far, None).unwrap();
+    let close = world.server.async_close(far).unwrap();
+    let canceled = OperationResult::Failed(Error::Canceled);
+    assert_eq!(world.server_done(pop), canceled);
+    let done = world.server.wait(close, Some(Duration::ZERO)).unwrap();
+    assert_eq!((done.qd, done.result), (far, OperationResult::Close));
+    assert_eq!(world.server.async_close(far), Err(Error::BadDescriptor));
+    assert_eq!(world.server.close(far), Err(Error::BadDescriptor));
+}
+
 /// Nobody turns the server meanwhile, so the second datagram stays unconfirmed for all of 20 ms.
 #[test]
 fn close_lingers_for_what_was_pushed_and_not_longer_than_it_should() {

@@ -160,3 +160,70 @@ fn a_result_nobody_waited_for_is_there_later() {
         assert_eq!(bytes_of(&mut world.server, &got), [n as u8]);
     }
 }
+
+#[test]
+fn what_is_done_is_given_also_without_time_to_wait() {
+    let mut world = World::new();
+    let far = with_messages(&mut world, 3);
+    let pops: Vec<_> = (0..3)
+        .map(|_| world.server.pop(far, None).unwrap())
+        .collect();
+    world.live(Duration::millis(1));
+    popped(world.server.wait(pops[2], NOW).unwrap().result);
+    let (place, _) = world.server.wait_any(&pops[..2], NOW).unwrap();
+    assert_eq!(place, 0);
+    assert_eq!(world.server.wait_next_n(|_| false, NOW), Ok(()));
+}
+
+#[test]
+fn a_bad_token_among_good_ones_uses_up_none_of_them() {
+    let mut world = World::new();
+    let far = with_messages(&mut world, 0);
+    let good: Vec<_> = (0..3)
+        .map(|_| world.server.pop(far, None).unwrap())
+        .collect();
+    for place in 0..=3 {
+        let mut qts = good.clone();
+        qts.insert(place, QToken(12_345));
+        assert_eq!(world.server.wait_any(&qts, NOW), Err(Error::Invalid));
+    }
+    let near = datagram(&mut world.client);
+    for qt in good {
+        world.client_push(near, b"x", server_addr());
+        popped(world.server_done(qt));
+    }
+}
+
+/// The noisy socket, first in the array, always has a message more; the others get one each.
+#[test]
+fn a_noisy_socket_does_not_keep_quiet_ones_waiting() {
+    const QUIET: usize = 9;
+    let mut world = World::new();
+    let at = |place: usize| Addr::new(ip(2), 100 + place as u16);
+    let qds: Vec<_> = (0..=QUIET)
+        .map(|place| {
+            let qd = datagram(&mut world.server);
+            world.server.bind(qd, at(place)).unwrap();
+            qd
+        })
+        .collect();
+    let mut qts: Vec<_> = qds
+        .iter()
+        .map(|&qd| world.server.pop(qd, None).unwrap())
+        .collect();
+    let near = datagram(&mut world.client);
+    (0..300).for_each(|_| world.client_push(near, b"noise", at(0)));
+    (1..=QUIET).for_each(|place| world.client_push(near, b"quiet", at(place)));
+    world.live(Duration::millis(1));
+    // All have completed a pop, the noisy one first and once, since it has one pop at a time.
+    let mut order = Vec::new();
+    while order.len() < 2 * QUIET {
+        let (place, done) = world.server.wait_any(&qts, NOW).unwrap();
+        let sga = popped(done.result);
+        world.server.sgafree(sga.handle.into()).unwrap();
+        qts[place] = world.server.pop(qds[place], None).unwrap();
+        order.push(place);
+    }
+    let expected: Vec<_> = (0..=QUIET).collect();
+    assert_eq!(order[..=QUIET], expected);
+}
