@@ -20,6 +20,10 @@
 //! | [`libos`] | what applications see: sockets, tokens, buffers |
 //! | [`capi`] | the same for C: `include/demi/*.h` (feature `dpdk`) |
 //!
+//! Rust programs begin with `LibOS`, whose calls are those of Demikernel's, with buffers and calls
+//! of remote procedures beside them that Rust keeps safe; or, to be nearer to the loop, with
+//! `libos::LibOS`.
+//!
 //! `ARCHITECTURE.md` says who may import whom and follows a frame through the house.
 
 #![deny(unsafe_op_in_unsafe_fn, missing_debug_implementations)]
@@ -73,3 +77,10 @@ pub mod capi;
 pub mod config;
 #[forbid(unsafe_code)]
 pub mod libos;
+
+// The names that Demikernel's Rust programs import.
+#[cfg(feature = "dpdk")]
+pub use capi::rust::{Buf, LibOS, LibOSName, SocketOption};
+#[cfg(feature = "dpdk")]
+pub use capi::types::{demi_sgarray_t, demi_sgaseg_t};
+pub use libos::{OperationResult, QDesc, QToken};

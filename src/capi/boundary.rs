@@ -238,7 +238,10 @@ pub(super) unsafe fn read_timeout(ptr: *const timespec) -> Result<Option<Duratio
 /// `ptr` is NULL or points to a valid `demi_sgarray`.
 pub(super) unsafe fn read_view(ptr: *const demi_sgarray) -> Result<SgaView, Error> {
     // SAFETY: passed on.
-    let sga = unsafe { read(ptr) }?;
+    view_of(&unsafe { read(ptr) }?)
+}
+
+pub(super) fn view_of(sga: &demi_sgarray) -> Result<SgaView, Error> {
     let [segment] = sga.sga_segs;
     let (buf, len) = (segment.sgaseg_buf, segment.sgaseg_len);
     if sga.sga_numsegs != 1 || sga.sga_buf.is_null() || buf.is_null() || len == 0 {

@@ -16,6 +16,7 @@ pub mod homa_calls;
 pub mod homa_options;
 pub mod homa_types;
 pub mod libos;
+pub mod rust;
 pub mod sga;
 pub mod types;
 pub mod wait;

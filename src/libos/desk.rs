@@ -79,6 +79,7 @@ pub(super) enum Completion {
     #[default]
     Push,
     Pop(SgaKey),
+    Close,
     /// From a channel, which tells no sender.
     PopStream(SgaKey),
     Connect,
@@ -309,6 +310,7 @@ impl Desk {
                 ..self.sgas.describe(sga)
             }),
             Completion::Connect => OperationResult::Connect,
+            Completion::Close => OperationResult::Close,
             Completion::Accept(qd) => self.describe_accepted(qd),
             Completion::Failed(error) => OperationResult::Failed(error),
         }

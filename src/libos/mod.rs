@@ -155,6 +155,16 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
         Ok(())
     }
 
+    /// As [`Self::close`], with a token that has completed, for whoever waits for one.
+    pub fn async_close(&mut self, qd: QDesc) -> Result<QToken, Error> {
+        self.desk.queues.get(qd)?;
+        if self.desk.tokens.is_full() {
+            return Err(Error::Exhausted);
+        }
+        self.close(qd)?;
+        self.desk.closed(qd)
+    }
+
     /// How long close may wait for peers.
     pub fn linger(&self, qd: QDesc) -> Result<Duration, Error> {
         let linger = self.desk.queues.get(qd)?.linger;

@@ -92,6 +92,25 @@ pub struct Stats {
     pub responses_dropped: u64,
 }
 
+impl From<u32> for QDesc {
+    fn from(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+impl From<QDesc> for u32 {
+    fn from(qd: QDesc) -> Self {
+        qd.0
+    }
+}
+
+/// C has them as `int`; a negative one is nobody's.
+impl From<i32> for QDesc {
+    fn from(number: i32) -> Self {
+        Self(u32::try_from(number).unwrap_or(u32::MAX))
+    }
+}
+
 impl From<SgaHandle> for u64 {
     fn from(handle: SgaHandle) -> Self {
         handle.0.get()

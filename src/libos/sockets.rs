@@ -260,6 +260,13 @@ impl Desk {
         !holds_back && queue.socket.is_none_or(|socket| homa.is_settled(socket))
     }
 
+    /// A token of a close that is over.
+    pub(super) fn closed(&mut self, qd: QDesc) -> Result<QToken, Error> {
+        let qt = self.tokens.start(Pending::push(qd))?;
+        self.complete(qt, Completion::Close);
+        Ok(qt)
+    }
+
     /// The second half of close: whatever is still under way is over, and the descriptor is free.
     pub(super) fn end_close(&mut self, homa: &mut Endpoint, qd: QDesc) {
         let Some(mut queue) = self.queues.remove(qd) else {

@@ -64,7 +64,7 @@ impl<D: Device, C: Clock> LibOSOver<D, C> {
 
     /// Of the tokens passed, the one whose result is oldest: its place in `qts` and its result.
     /// Errors as for [`Self::wait`]; `Invalid` only if nothing passed is ready, and for more than
-    /// 64 tokens not before the loop has turned a few times.
+    /// 4 tokens not before the loop has turned a few times.
     pub fn wait_any(
         &mut self,
         qts: &[QToken],

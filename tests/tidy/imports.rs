@@ -20,7 +20,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("channel", &["homa", "wire::channel", "mem", "trace"]),
     ("dpdk", &["device", "mem", "trace"]),
     // Of `wire` the ids of RPCs, which `homa`'s face speaks in.
-    ("runtime", &["device", "net", "homa", "session", "channel", "wire::homa", "mem", "trace"]),
+    // Of `capi` names only, under paths that Demikernel's Rust programs import.
+    ("runtime", &[
+        "device", "net", "homa", "session", "channel", "wire::homa", "mem", "trace", "capi::types",
+    ]),
     ("config", &PARAMS),
     // Of `net`, `device` and `dpdk` what it takes to build a poller over any device.
     ("libos", &[
@@ -30,7 +33,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("sim", &[
         "runtime", "device", "net", "homa", "session", "channel", "wire", "mem", "trace",
     ]),
-    ("capi", &["libos", "config"]),
+    ("capi", &["libos", "config", "runtime::fail", "runtime::types"]),
     // What lies below `libos` only to measure it: `bench` turns pollers by hand.
     ("bin", &[
         "libos", "sim", "config", "trace", "device", "dpdk", "runtime", "net", "homa", "mem",

@@ -9,9 +9,11 @@ use crate::error::Error;
 
 use super::{NONE, QToken, Tokens};
 
-/// Arrays up to this length are read anew rather than remembered; of longer ones so many tokens
-/// are checked per empty turn.
+/// Arrays up to this length are read anew rather than remembered.
 const WINDOW: usize = 64;
+
+/// So many tokens are checked per empty turn: few, beside what that turn costs.
+const CHECKED_PER_TURN: usize = 4;
 
 /// What is remembered of the array that the last call passed.
 #[derive(Debug, Default)]
@@ -63,8 +65,8 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
         None
     }
 
-    /// To be called when nothing passed is ready: finds tokens that are not alive, at most a
-    /// window of them per call. True if there is reason to look for results once more.
+    /// To be called when nothing passed is ready: finds tokens that are not alive, a few of them
+    /// per call. True if there is reason to look for results once more.
     pub fn check_any(&mut self, qts: &[QToken], search: &mut Search) -> Result<bool, Error> {
         let has_strays = self.oldest != NONE;
         if has_strays && qts.len() > WINDOW && !search.has_reread {
@@ -75,7 +77,7 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
             return Ok(true);
         }
         let left = qts.len() - search.checked.min(qts.len());
-        for _ in 0..left.min(WINDOW) {
+        for _ in 0..left.min(CHECKED_PER_TURN) {
             if self.array.cursor >= qts.len() {
                 self.array.cursor = 0;
             }

@@ -226,6 +226,18 @@ impl<P: Copy + Default, R: Copy + Default> Tokens<P, R> {
     }
 }
 
+impl From<u64> for QToken {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl From<QToken> for u64 {
+    fn from(qt: QToken) -> Self {
+        qt.0
+    }
+}
+
 impl fmt::Debug for QToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "QToken({:#x})", self.0)
