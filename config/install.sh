@@ -6,7 +6,7 @@
 #   PREFIX=/usr/local   where programs will look for it
 #   DESTDIR=            put in front of PREFIX while copying, for those who make packages
 #
-# Installed: the archive, the shared library, the headers, two pkg-config files and the program. The
+# Installed: archive, shared library, headers, manual pages, two pkg-config files, and the program. The
 # list of files is kept in PREFIX/lib/demihoma.files, so that uninstall removes exactly those.
 set -eu
 
@@ -94,7 +94,7 @@ install_all() {
     put 755 "$OUT/$SONAME" lib/$SONAME
     ln -sf $SONAME "$ROOT/lib/libdemihoma.so"
     echo lib/libdemihoma.so >>"$FILES.new"
-    local header template name
+    local header template name page
     for header in include/demi/*.h; do
         put 644 "$header" "$header"
     done
@@ -102,6 +102,9 @@ install_all() {
         name=$(basename "$template" .in)
         fill "$template" "$OUT/$name"
         put 644 "$OUT/$name" "lib/pkgconfig/$name"
+    done
+    for page in man/*; do
+        put 644 "$page" "share/man/man${page##*.}/${page#man/}"
     done
     put 755 "$BUILT/demihoma" bin/demihoma
     mv "$FILES.new" "$FILES"

@@ -28,6 +28,10 @@ fn programs_outside_the_tree_link_either_dpdk_and_see_only_our_names() {
         let text = String::from_utf8(output.stdout).expect("names in ASCII");
         assert_eq!(names(&text), declared, "what {} shows", library.display());
     }
+    for page in ["man3/demi_pushto.3", "man7/demihoma.7"] {
+        let page = prefix.join("share/man").join(page);
+        assert!(page.exists(), "no {}", page.display());
+    }
     for package in ["demihoma", "demihoma-static"] {
         exchange(package, &link(&prefix, package));
     }

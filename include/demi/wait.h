@@ -17,6 +17,8 @@ extern "C" {
  * A timeout of NULL is infinite; of zero, a look. An operation that failed is a success here:
  * 0, with the opcode DEMI_OPC_FAILED and the errno in `qr_ret`.
  *
+ * Ownership: an array in the result is the application's, which frees it by demi_sgafree().
+ *
  * Returns 0, ETIMEDOUT the token stays valid, EINTR by demi_wake(), likewise, EINVAL a NULL
  * pointer, no such token, or a malformed timeout, or ENOSYS.
  */
@@ -26,8 +28,12 @@ int demi_wait(demi_qresult_t *qr_out, demi_qtoken_t qt, const struct timespec *t
  * Waits for any of several operations, uses up the token of the one that completed first, and
  * writes its place in the array. Without tokens it waits out the timeout.
  *
+ * Ownership: as demi_wait(). The tokens are read during the call only; the library remembers where
+ * the array was, so it is quickest to pass the same one again with that one token replaced.
+ *
  * Returns 0, ETIMEDOUT and EINTR as demi_wait(), EINVAL a NULL pointer, a negative number, a
- * malformed timeout, or, if none is ready, an invalid token among them, or ENOSYS.
+ * malformed timeout, or, if none is ready, an invalid token among them (4 are looked at in each
+ * turn of the loop), or ENOSYS.
  */
 int demi_wait_any(demi_qresult_t *qr_out,
                   int *ready_offset,
@@ -38,6 +44,8 @@ int demi_wait_any(demi_qresult_t *qr_out,
 /**
  * Waits until the array is full or the time is up, whatever the operations are; writes results,
  * oldest completion first, and how many.
+ *
+ * Ownership: as demi_wait(), for each of the results.
  *
  * Returns 0 the array is full, ETIMEDOUT or EINTR (demi_wake()) with as many results as
  * `num_qrs_out` says, whose tokens are used up, EINVAL a NULL pointer, a number below 1, or a

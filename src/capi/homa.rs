@@ -48,12 +48,15 @@ pub struct demi_homa_msg_info {
 /// DEMI_OPC_FAILED: ENOTCONN nobody listens on that port, EHOSTUNREACH no route to the host, or it
 /// does not answer ARP, EMSGSIZE a router says that our packets are too long for its next link, so
 /// that the MTU must be set to less, ETIMEDOUT the server fell silent, ECANCELED or the errno of
-/// demi_homa_abort(). The request's array may be freed at once; its bytes must not change until
-/// the token completes. `flags` must be 0. The RPC's id is written to `id_out` unless that is
-/// NULL.
+/// demi_homa_abort(). `flags` must be 0. The RPC's id is written to `id_out` unless that is NULL.
 ///
-/// Returns 0, EBADF, EINVAL a NULL pointer, a wrong size, flags, or array as demi_push(), ENOTSUP
-/// another family or kind of socket, EMSGSIZE, EAGAIN too many pending operations, or ENOSYS.
+/// Ownership: the request's array stays the caller's, who frees it, at once if it likes; its bytes
+/// must not change until the token completes. The response's array is the application's, which
+/// frees it.
+///
+/// Returns 0, EBADF, EINVAL a NULL pointer, a wrong size, flags, an address without a host or a
+/// port, or an array as demi_push(), ENOTSUP another family or kind of socket, EMSGSIZE, EAGAIN too
+/// many pending operations, or ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_homa_call(
     qt: *mut demi_qtoken_t,
@@ -90,9 +93,13 @@ pub unsafe extern "C" fn demi_homa_call(
 /// bytes.
 ///
 /// With a NULL `qt` there is no token; else it completes as DEMI_OPC_PUSH once the bytes are the
-/// application's again. The response's array may be freed at once, and may be the request's own.
-/// To answer an RPC that is gone succeeds and does nothing. After an error the request is still in
-/// service: the client waits for another answer, such as a shorter one after EMSGSIZE.
+/// application's again. To answer an RPC that is gone succeeds and does nothing. After an error the
+/// request is still in service: the client waits for another answer, such as a shorter one after
+/// EMSGSIZE.
+///
+/// Ownership: the response's array stays the caller's, who frees it, at once if it likes, and it
+/// may be the request's own. Without a token the bytes of a response of more than 4,096 bytes must
+/// not change before.
 ///
 /// Returns 0, EBADF, EINVAL a NULL pointer, a wrong size, or array as demi_push(), ENOTSUP another
 /// family or kind of socket, EMSGSIZE, EAGAIN too many pending operations, or ENOSYS.

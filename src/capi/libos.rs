@@ -46,7 +46,12 @@ pub extern "C" fn demi_version() -> u32 {
 /// handler that interrupted another call. They write their outputs on success only.
 ///
 /// Of the arguments only `--config FILE` is read; without it the environment variable CONFIG_PATH
-/// names the file, and without that the defaults hold. `args` may be NULL.
+/// names the file, and without that the defaults hold. `args` may be NULL. Over the file stand
+/// variables such as DEMIHOMA_NETWORK_INTERFACE=eth1.
+///
+/// Ownership: the arguments are used during the call only. What the library takes it gives back as
+/// the thread ends; in the main thread, by exit(), and then it waits for messages that were pushed
+/// until the peers have them, at most as long as SO_LINGER says.
 ///
 /// Returns 0, or after one line on stderr that says what is wrong: EEXIST this thread called it
 /// before; ENOENT, EINVAL bad configuration; ENODEV no such interface; EADDRINUSE the interface is
@@ -239,6 +244,9 @@ pub extern "C" fn demi_close(qd: c_int) -> c_int {
 /// Completes as DEMI_OPC_FAILED with ECONNRESET the peer is gone, or ETIMEDOUT it is silent for
 /// too long; on a datagram socket with EDESTADDRREQ.
 ///
+/// Ownership: the array stays the caller's, who frees it, at once if it likes: the push keeps the
+/// bytes by a reference of its own.
+///
 /// Returns 0, EBADF, EINVAL a NULL pointer, or an array that is null, freed, foreign, empty or
 /// out of its buffer's range, EMSGSIZE, ENOTCONN, EAGAIN too many pending operations, or ENOSYS.
 #[unsafe(no_mangle)]
@@ -264,8 +272,12 @@ pub unsafe extern "C" fn demi_push(
 /// change until the push has completed: up to 4,096 bytes are copied, of more the peer must be
 /// known to have them. A datagram that fails after its push completed is only counted.
 ///
-/// Returns 0, EBADF, EINVAL as demi_push() or a wrong size, ENOTSUP another family, EMSGSIZE,
-/// EAGAIN too many pending operations, or ENOSYS.
+/// Ownership: the array stays the caller's, who frees it, at once if it likes: the push keeps the
+/// bytes by a reference of its own. The array may be one that was popped.
+///
+/// Returns 0, EBADF, EINVAL as demi_push(), a wrong size, or an address without a host or a port,
+/// ENOTSUP another family or kind of socket, EMSGSIZE, EAGAIN too many pending operations, or
+/// ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_pushto(
     qt_out: *mut demi_qtoken_t,
@@ -286,7 +298,10 @@ pub unsafe extern "C" fn demi_pushto(
     })
 }
 
-/// Asks for the next message, which comes whole and belongs to the application: demi_sgafree() it.
+/// Asks for the next message, which comes whole, as the result of the token.
+///
+/// Ownership: the message's array is the application's, which frees it by demi_sgafree(). Until
+/// then its pages are not used for others.
 ///
 /// Once the peer has closed a stream and all its messages were popped, each pop gives an array of
 /// one segment with no bytes, which must be freed too. Completes as DEMI_OPC_FAILED with ECONNRESET
@@ -410,13 +425,17 @@ pub unsafe extern "C" fn demi_getsockname(
     })
 }
 
-/// Memory queues are not offered: ENOTSUP, EINVAL a NULL pointer, or ENOSYS.
+/// Memory queues, within one host, are not offered.
+///
+/// Returns ENOTSUP memory queues are not offered, EINVAL a NULL pointer, or ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_create_pipe(memqd_out: *mut c_int, name: *const c_char) -> c_int {
     no_pipe(memqd_out, name)
 }
 
-/// Memory queues are not offered: ENOTSUP, EINVAL a NULL pointer, or ENOSYS.
+/// Memory queues, within one host, are not offered.
+///
+/// Returns ENOTSUP memory queues are not offered, EINVAL a NULL pointer, or ENOSYS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn demi_open_pipe(memqd_out: *mut c_int, name: *const c_char) -> c_int {
     no_pipe(memqd_out, name)

@@ -14,7 +14,10 @@ use crate::error::Error;
 /// Gives a buffer of 1 to 1,000,000 bytes to write a message into: one segment of that size.
 ///
 /// A null array (no segments, NULL pointers) if the size is another, no memory is left, or this
-/// thread has not called demi_init(). The application frees it by demi_sgafree().
+/// thread has not called demi_init().
+///
+/// Ownership: the array is the application's, which frees it by demi_sgafree(). Its bytes are
+/// whatever they were.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn demi_sgaalloc(size: usize) -> demi_sgarray_t {
@@ -24,6 +27,8 @@ pub extern "C" fn demi_sgaalloc(size: usize) -> demi_sgarray_t {
 
 /// Gives back a buffer of demi_sgaalloc() or of a pop; its bytes must not be touched afterwards.
 /// Pushes that still need it keep it alive.
+///
+/// Ownership: the array, and all copies of it, name nothing any more.
 ///
 /// Returns 0, EINVAL a NULL pointer, or an array that is null, foreign, or freed before, or ENOSYS.
 #[unsafe(no_mangle)]
