@@ -74,6 +74,20 @@ fn bench_net_stands_beside_a_bare_ping_pong() {
     assert!(number(&rows[1], "p50_ratio_to_floor") > 0.0);
 }
 
+#[test]
+fn bench_waits_tells_of_each_call_and_number_of_idle_operations() {
+    let rows = rows("bench waits --json --seconds 0.01 --idle 1,65,3000");
+    assert_eq!(rows.len(), 6 * 3);
+    for (row, idle) in rows.iter().zip([1.0, 65.0, 3000.0].iter().cycle()) {
+        assert_eq!(number(row, "idle"), *idle);
+        assert!(
+            number(row, "cycles") > 0.0 && number(row, "ns") > 0.0,
+            "{row}"
+        );
+        assert!(*idle > 1.0 || number(row, "ratio_to_first") == 1.0, "{row}");
+    }
+}
+
 /// All scenarios' names, and one of them with its captures.
 #[test]
 fn sim_record_writes_captures_and_tells_of_them() {
@@ -137,6 +151,7 @@ fn a_bad_argument_gives_one_line_that_names_it() {
         ("bench ring --size 2000", "--size"),
         ("bench ring --path sideways", "sideways"),
         ("bench net --seconds never", "--seconds"),
+        ("bench waits --idle 0", "--idle"),
         ("bench sea", "sea"),
         ("sim chaos --hosts 1", "--hosts"),
         ("sim chaos --faults loss,rain", "rain"),

@@ -2,6 +2,7 @@
 
 mod net;
 mod ring;
+mod waits;
 mod windows;
 
 use std::io::IsTerminal;
@@ -17,6 +18,8 @@ pub enum Command {
     Ring(ring::Arguments),
     /// RPC round trips between two processes over net_af_packet and a veth pair, made for it.
     Net(net::Arguments),
+    /// Waits while 1 to 16,384 other operations are idle: what each of those costs.
+    Waits(waits::Arguments),
 }
 
 impl Command {
@@ -24,6 +27,7 @@ impl Command {
         match self {
             Self::Ring(arguments) => ring::run(arguments),
             Self::Net(arguments) => net::run(arguments),
+            Self::Waits(arguments) => waits::run(arguments),
         }
     }
 }
