@@ -18,6 +18,7 @@ bench:
 	cargo bench --workspace
 	cargo run --release -- bench ring
 	cargo run --release -- bench net
+	cargo run --release -- bench waits
 
 # The random tests at full length: hours instead of minutes. DEMIHOMA_SOAK=1 tells them so. Then
 # larger worlds of trouble, from a seed that no run had before, until somebody stops it.
@@ -26,12 +27,14 @@ soak:
 	DEMIHOMA_SOAK=1 cargo test --workspace --features mutants --release
 	cargo run --profile soak -- sim chaos --seeds 0 --seed $$(date +%s)000000 --rpcs 300
 
-# The unit tests under AddressSanitizer. RUSTC_BOOTSTRAP lets a stable compiler take the flag; the
-# target is named so that build scripts and macros stay as they are.
+# The unit tests under AddressSanitizer; then the C programs that make every mistake, under
+# AddressSanitizer and valgrind (`make test` runs these too). RUSTC_BOOTSTRAP lets a stable compiler
+# take the flag; the target is named so that build scripts and macros stay as they are.
 sanitize:
 	@config/setup.sh
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
 		cargo test --workspace --lib --target $(HOST) --target-dir target/sanitize
+	cargo test --test capi_checked
 
 # Feeds parsers, stack and endpoints for FUZZ_SECS seconds each with what a coverage-guided fuzzer thinks up.
 fuzz:

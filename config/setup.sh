@@ -40,6 +40,7 @@ need iproute2 has ip
 need ethtool has ethtool
 need binutils has objcopy
 need util-linux has unshare
+need valgrind has valgrind
 for package in "$@"; do
     need "$package" dpkg-query -s "$package"
 done

@@ -3,22 +3,53 @@
 #[path = "common/lab.rs"]
 #[allow(dead_code)] // Without DPDK nothing is run in it.
 mod lab;
+#[path = "common/program.rs"]
+#[allow(dead_code)] // As above.
+mod program;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use lab::{scratch, source, succeed};
+use lab::{scratch, source};
+use program::check;
 
-const WARNINGS: [&str; 4] = ["-pedantic", "-Wall", "-Wextra", "-Werror"];
+/// Those of the dialects that a program may be written in. Demikernel's own examples are C99.
+fn dialects() -> Vec<Vec<String>> {
+    let mut dialects = Vec::new();
+    for (c, cpp) in [("gcc", "g++"), ("clang", "clang++")] {
+        // Where clang is not installed, gcc must do.
+        if c != "gcc" && Command::new(c).arg("--version").output().is_err() {
+            continue;
+        }
+        let c_standards = ["c99", "c11", "gnu17"].map(|standard| (c, standard, "c"));
+        let cpp_standards =
+            ["c++11", "c++14", "c++17", "c++20"].map(|standard| (cpp, standard, "c++"));
+        for (compiler, standard, language) in c_standards.into_iter().chain(cpp_standards) {
+            let standard = format!("-std={standard}");
+            dialects.push(
+                [compiler, &standard, "-x", language]
+                    .map(String::from)
+                    .to_vec(),
+            );
+        }
+    }
+    dialects
+}
+
+fn check_in(dialect: &[String], file: &Path) {
+    let words: Vec<_> = dialect.iter().map(String::as_str).collect();
+    check(&words, file);
+}
 
 #[test]
-fn layouts_hold_in_c11_and_in_cpp17() {
-    check(&["gcc", "-std=c11"], &source("tests/c/abi.c"));
-    check(
-        &["g++", "-std=c++17", "-x", "c++"],
-        &source("tests/c/abi.c"),
-    );
+fn layouts_hold_in_c11_and_in_each_cpp() {
+    for dialect in dialects() {
+        // Static assertions, by which the layout is told, came with C11.
+        if dialect[1] != "-std=c99" {
+            check_in(&dialect, &source("tests/c/abi.c"));
+        }
+    }
 }
 
 #[test]
@@ -26,14 +57,9 @@ fn each_header_stands_alone_in_any_dialect() {
     for header in ["cc", "types", "libos", "sga", "wait", "homa"] {
         let path = scratch(&format!("alone-{header}.c"));
         fs::write(&path, format!("#include <demi/{header}.h>\nint nothing;\n")).unwrap();
-        for dialect in [
-            &["gcc", "-std=c11"][..],
-            &["gcc", "-std=gnu17"],
-            &["g++", "-std=c++17", "-x", "c++"],
-            &["g++", "-std=c++20", "-x", "c++"],
-        ] {
-            check(dialect, &path);
-        }
+        dialects()
+            .iter()
+            .for_each(|dialect| check_in(dialect, &path));
     }
 }
 
@@ -65,7 +91,7 @@ fn homa_h_and_the_linux_module_s_header_bear_each_other() {
 }
 
 #[test]
-fn examples_and_test_programs_compile_without_a_warning() {
+fn examples_compile_without_a_warning() {
     for file in [
         "examples/c/echo.c",
         "examples/c/rpc.c",
@@ -73,39 +99,20 @@ fn examples_and_test_programs_compile_without_a_warning() {
         "tests/c/streams.c",
         "examples/c/homa_echo.c",
         "examples/c/homa_outstanding.c",
-        "tests/c/invalid.c",
-        "tests/c/homa_face.c",
     ] {
         check(&["gcc", "-std=c11", "-O2"], &source(file));
     }
-}
-
-/// Compiles without making anything; a warning is an error.
-fn check(compiler: &[&str], file: &Path) {
-    let mut command = compile(compiler);
-    command.arg("-fsyntax-only").arg(file);
-    succeed(&mut command);
-}
-
-fn compile(compiler: &[&str]) -> Command {
-    let mut command = Command::new(compiler[0]);
-    command
-        .args(&compiler[1..])
-        .args(WARNINGS)
-        .arg("-I")
-        .arg(source("include"));
-    command
+    for standard in ["-std=c++11", "-std=c++20"] {
+        check(&["g++", standard, "-O2"], &source("examples/cpp/echo.cpp"));
+    }
 }
 
 #[cfg(feature = "dpdk")]
 mod linked {
-    use super::*;
+    use std::process::Command;
 
-    use std::ffi::OsStr;
-    use std::path::PathBuf;
-    use std::sync::OnceLock;
-
-    use lab::Lab;
+    use super::lab::{Lab, succeed};
+    use super::program::{ERRORS, link};
 
     #[test]
     fn calls_before_init_are_refused() {
@@ -120,9 +127,35 @@ mod linked {
     }
 
     #[test]
-    fn bad_arguments_give_the_errno_that_the_headers_name() {
-        let program = link(&["gcc", "-std=c11"], "tests/c/invalid.c");
-        succeed(&mut Lab::up("invalid").run("client", &program));
+    fn calls_give_the_errno_that_the_headers_name() {
+        let lab = Lab::up("errors");
+        for file in ERRORS {
+            let program = link(&["gcc", "-std=c11", "-O2"], file);
+            succeed(&mut lab.run("client", &program));
+        }
+    }
+
+    /// However it ends: what it pushed arrives, and what it got is acknowledged.
+    #[test]
+    fn a_client_that_ends_right_after_its_last_wait_loses_nothing() {
+        let lab = Lab::up("leave");
+        let leave = link(&["gcc", "-std=c11", "-O2"], "tests/c/leave.c");
+        for way in ["return", "exit", "close", "thread"] {
+            let server = lab.serve(&leave);
+            lab.client(&leave, &["--by", way]);
+            server.ended();
+        }
+    }
+
+    #[test]
+    fn the_cpp_example_echoes_and_frees_what_it_popped() {
+        let lab = Lab::up("cpp");
+        let echo = link(&["g++", "-std=c++11", "-O2"], "examples/cpp/echo.cpp");
+        let server = lab.serve(&echo);
+        let output = lab.client(&echo, &[]);
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(lines.matches("there and back").count(), 7, "{lines}");
+        server.end();
     }
 
     #[test]
@@ -210,67 +243,5 @@ mod linked {
         // Of seven sizes, up to 1,000,000 bytes, short ones overtake long ones.
         assert!(!said.contains(" 0 after"), "{said}");
         server.end();
-    }
-
-    /// Compiles a program and links it with the static library.
-    fn link(compiler: &[&str], file: &str) -> PathBuf {
-        let name = Path::new(file)
-            .file_stem()
-            .and_then(OsStr::to_str)
-            .expect("a name in ASCII");
-        let program = scratch(name);
-        let mut command = compile(compiler);
-        command
-            .arg(source(file))
-            .arg("-o")
-            .arg(&program)
-            .arg(archive());
-        command.arg("-Wl,--as-needed").args(dpdk_libs()).args([
-            "-lrte_net_ring",
-            "-lpthread",
-            "-ldl",
-            "-lm",
-        ]);
-        succeed(&mut command);
-        program
-    }
-
-    fn dpdk_libs() -> Vec<String> {
-        let output = succeed(Command::new("pkg-config").args(["--libs", "libdpdk"]));
-        let libs = String::from_utf8(output.stdout).expect("options in ASCII");
-        libs.split_whitespace().map(String::from).collect()
-    }
-
-    /// `libdemihoma.a`, of this very source.
-    ///
-    /// Cargo makes it beside this test, in the same breath as the crate the test links with. But
-    /// its name says nothing about features, so that a build without the C face may have put
-    /// another in its place: then one is built where nobody else builds.
-    fn archive() -> &'static Path {
-        static ARCHIVE: OnceLock<PathBuf> = OnceLock::new();
-        ARCHIVE.get_or_init(|| {
-            let this_test = std::env::current_exe().expect("a test knows its own path");
-            let beside = this_test.with_file_name("libdemihoma.a");
-            if fs::read(&beside).is_ok_and(|bytes| has_c_face(&bytes)) {
-                return beside;
-            }
-            let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-target");
-            let mut cargo = Command::new(env!("CARGO"));
-            cargo.args([
-                "build",
-                "--lib",
-                "--no-default-features",
-                "--features",
-                "dpdk",
-            ]);
-            cargo.arg("--manifest-path").arg(source("Cargo.toml"));
-            succeed(cargo.arg("--target-dir").arg(&target));
-            target.join("debug/libdemihoma.a")
-        })
-    }
-
-    fn has_c_face(archive: &[u8]) -> bool {
-        let name = b"\0demi_homa_call\0";
-        archive.windows(name.len()).any(|window| window == name)
     }
 }

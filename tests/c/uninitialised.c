@@ -1,90 +1,89 @@
-/* Before demi_init every call is refused, whatever its arguments, and nothing is written. */
+/* Before demi_init every call is refused, whatever its arguments, and nothing is written. A
+ * demi_init that fails says why, leaves it so, and does no harm to the next one: the program ends
+ * well if the last one, with the arguments of the program itself, succeeds. */
 
-#include <demi/homa.h>
-#include <demi/libos.h>
-#include <demi/sga.h>
-#include <demi/wait.h>
-#include <errno.h>
+#define _GNU_SOURCE
 
-#include "expect.h"
+#include <stdlib.h>
+#include <unistd.h>
 
-static void calls_without_init_are_refused(void)
+#include "calls.h"
+
+static int init_with(char *first, char *second)
 {
-    int number = -7;
-    uint64_t id = 7;
-    demi_qtoken_t token = 7;
-    demi_qresult_t result = {0};
-    demi_sgarray_t sga = {0};
-    struct demi_homa_msg_info info = {.size = sizeof info};
-    struct linger linger = {0};
-    socklen_t len = sizeof linger;
-    struct sockaddr_in in4 = {.sin_family = AF_INET};
-    struct sockaddr *addr = (struct sockaddr *)&in4;
-
-    EXPECT(ENOSYS, demi_socket(&number, AF_INET, SOCK_DGRAM, 0));
-    EXPECT(ENOSYS, demi_listen(500, 1));
-    EXPECT(ENOSYS, demi_bind(500, addr, sizeof in4));
-    EXPECT(ENOSYS, demi_accept(&token, 500));
-    EXPECT(ENOSYS, demi_connect(&token, 500, addr, sizeof in4));
-    EXPECT(ENOSYS, demi_close(500));
-    EXPECT(ENOSYS, demi_push(&token, 500, &sga));
-    EXPECT(ENOSYS, demi_pushto(&token, 500, &sga, addr, sizeof in4));
-    EXPECT(ENOSYS, demi_pop(&token, 500));
-    EXPECT(ENOSYS, demi_setsockopt(500, SOL_SOCKET, SO_LINGER, &linger, len));
-    EXPECT(ENOSYS, demi_getsockopt(500, SOL_SOCKET, SO_LINGER, &linger, &len));
-    EXPECT(ENOSYS, demi_getpeername(500, addr, &len));
-    EXPECT(ENOSYS, demi_getsockname(500, addr, &len));
-    EXPECT(ENOSYS, demi_create_pipe(&number, "pipe"));
-    EXPECT(ENOSYS, demi_open_pipe(&number, "pipe"));
-    EXPECT(ENOSYS, demi_sgafree(&sga));
-    EXPECT(ENOSYS, demi_wait(&result, 1, NULL));
-    EXPECT(ENOSYS, demi_wait_any(&result, &number, &token, 1, NULL));
-    EXPECT(ENOSYS, demi_wait_next_n(&result, 1, &number, NULL));
-    EXPECT(ENOSYS, demi_homa_call(&token, 500, &sga, addr, sizeof in4, 0, 0, &id));
-    EXPECT(ENOSYS, demi_homa_reply(&token, 500, 1, addr, sizeof in4, &sga));
-    EXPECT(ENOSYS, demi_homa_info(&sga, &info));
-    EXPECT(ENOSYS, demi_homa_abort(500, 0, 0));
-    REQUIRE(number == -7 && id == 7 && token == 7 && len == sizeof linger);
+    char program[] = "uninitialised";
+    char *const words[] = {program, first, second, NULL};
+    struct demi_args args = {.argc = 1 + (first != NULL) + (second != NULL), .argv = words};
+    return demi_init(&args);
 }
 
-static void bad_arguments_without_init_are_refused_the_same(void)
+/* What one line of a file makes of demi_init. */
+static int init_from(const char *line)
 {
-    EXPECT(ENOSYS, demi_socket(NULL, -1, -1, -1));
-    EXPECT(ENOSYS, demi_bind(-1, NULL, 0));
-    EXPECT(ENOSYS, demi_push(NULL, -1, NULL));
-    EXPECT(ENOSYS, demi_pushto(NULL, -1, NULL, NULL, (socklen_t)-1));
-    EXPECT(ENOSYS, demi_getpeername(-1, NULL, NULL));
-    EXPECT(ENOSYS, demi_sgafree(NULL));
-    EXPECT(ENOSYS, demi_wait(NULL, 0, NULL));
-    EXPECT(ENOSYS, demi_wait_any(NULL, NULL, NULL, -1, NULL));
-    EXPECT(ENOSYS, demi_homa_info(NULL, NULL));
-}
-
-static void a_buffer_without_init_is_null(void)
-{
-    demi_sgarray_t sga = demi_sgaalloc(1);
-    REQUIRE(sga.sga_buf == NULL && sga.sga_numsegs == 0);
-    REQUIRE(sga.sga_segs[0].sgaseg_buf == NULL && sga.sga_segs[0].sgaseg_len == 0);
+    char option[] = "--config", file[] = "/tmp/demihoma-test-XXXXXX";
+    int fd = mkstemp(file);
+    REQUIRE(fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line));
+    int error = init_with(option, file);
+    close(fd);
+    unlink(file);
+    return error;
 }
 
 static void a_bad_configuration_is_an_errno(void)
 {
-    char program[] = "uninitialised", option[] = "--config", file[] = "/nonexistent/demi.toml";
-    char *const words[] = {program, option, file, NULL};
-    struct demi_args args = {.argc = 3, .argv = words, .callback = NULL};
-    EXPECT(ENOENT, demi_init(&args));
-    args.argc = 2; /* The name is missing. */
-    EXPECT(EINVAL, demi_init(&args));
+    char option[] = "--config", glued[] = "--config=/nonexistent/demi.toml";
+    char file[] = "/nonexistent/demi.toml", folder[] = "/tmp", zeroes[] = "/dev/zero";
+    EXPECT(ENOENT, init_with(option, file));
+    EXPECT(ENOENT, init_with(glued, NULL));
+    EXPECT(EINVAL, init_with(option, NULL));
+    REQUIRE(init_with(option, folder) > 0);
+    REQUIRE(init_with(option, zeroes) > 0); /* No end: it must not be read to it. */
+
+    static const char *const LINES[] = {
+        "no toml at all", "[network", "[nonsense]\n", "[network]\nnonsense = 1\n",
+        "[network]\nmtu_bytes = \"large\"\n", "[network]\nmtu_bytes = 1\n",
+        "[network]\naddress = \"10.0.0\"\n", "[network]\nmac = \"zz:zz\"\n",
+        "[network]\nbackend = \"pigeon\"\n", "[memory]\nreceive_bytes = -1\n", "\xff\xfe",
+    };
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++)
+        EXPECT(EINVAL, init_from(LINES[i]));
+
+    setenv("CONFIG_PATH", "/nonexistent/demi.toml", 1);
+    EXPECT(ENOENT, demi_init(NULL));
+    unsetenv("CONFIG_PATH");
+    EXPECT(ENODEV, demi_init(NULL)); /* Nobody named an interface. */
+    setenv("DEMIHOMA_NETWORK_MTU_BYTES", "1", 1);
+    EXPECT(EINVAL, demi_init(NULL));
+    unsetenv("DEMIHOMA_NETWORK_MTU_BYTES");
 }
 
-int main(void)
+static void odd_arguments_are_left_alone(void)
+{
+    struct demi_args none = {.argc = 3, .argv = NULL};
+    struct demi_args negative = {.argc = -1, .argv = NULL};
+    char *const holes[] = {NULL, NULL};
+    struct demi_args hollow = {.argc = 2, .argv = holes};
+    EXPECT(ENODEV, demi_init(&none));
+    EXPECT(ENODEV, demi_init(&negative));
+    EXPECT(ENODEV, demi_init(&hollow));
+}
+
+int main(int argc, char *argv[])
 {
     REQUIRE(demi_version() == DEMIHOMA_VERSION);
     demi_wake(); /* Has nobody to wake. */
-    calls_without_init_are_refused();
-    bad_arguments_without_init_are_refused_the_same();
-    a_buffer_without_init_is_null();
+    expect_every_call(ENOSYS);
     a_bad_configuration_is_an_errno();
-    calls_without_init_are_refused(); /* A failed init leaves it so. */
+    odd_arguments_are_left_alone();
+    expect_every_call(ENOSYS);
+    if (argc > 1) {
+        struct demi_args args = {.argc = argc, .argv = argv};
+        EXPECT(ENODEV, init_from("[network]\ninterface = \"none0\"\n"));
+        expect_every_call(ENOSYS);
+        setenv("CONFIG_PATH", "/nonexistent/demi.toml", 1); /* The arguments come first. */
+        EXPECT(0, demi_init(&args));
+        EXPECT(EEXIST, demi_init(&args));
+        EXPECT(0, demi_close(new_socket(0)));
+    }
     return failures != 0;
 }

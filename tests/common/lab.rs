@@ -60,8 +60,14 @@ impl Lab {
     }
 
     pub fn run(&self, role: &str, program: &Path) -> Command {
+        self.run_under(&[], role, program)
+    }
+
+    /// The same by the words of another program that is to run it.
+    pub fn run_under(&self, words: &[&str], role: &str, program: &Path) -> Command {
         let mut command = self.script();
-        command.args(["run", "--as", role]).arg(program).arg(role);
+        command.args(["run", "--as", role]).args(words);
+        command.arg(program).arg(role);
         command.arg("--config").arg(self.config(role));
         command
     }
@@ -109,6 +115,13 @@ impl Drop for Lab {
 pub struct Server(Child);
 
 impl Server {
+    /// Waits for it to end of its own accord, which it must do well.
+    #[allow(dead_code)] // Not every file of tests has such servers.
+    pub fn ended(mut self) {
+        let status = self.0.wait().expect("it is our child");
+        assert!(status.success(), "the server ended with {status}");
+    }
+
     /// Asks it to end, which it must do well.
     pub fn end(mut self) {
         succeed(Command::new("kill").arg(self.0.id().to_string()));
