@@ -258,6 +258,18 @@ fn devices_that_cannot_stand_side_by_side_are_refused() {
     assert_eq!(over(&four[..4]), Ok(()));
     assert_eq!(over(&four), Err(Error::Invalid), "five");
     assert_eq!(over(&[]), Err(Error::Invalid), "none");
+    let net = net::Params {
+        mtu: 10, // Less than an IP header.
+        ..net_params(0, 1)
+    };
+    let short = Poller::new(
+        Nic::new(1, 1500, 0),
+        net,
+        homa_params(1),
+        region(),
+        Instant(0),
+    );
+    assert_eq!(short.map(|_| ()), Err(Error::Invalid), "an MTU of 10");
     assert_eq!(
         over(&[(0, 1), (0, 1)]),
         Err(Error::Invalid),

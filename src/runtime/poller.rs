@@ -67,15 +67,16 @@ impl<D: Device> Poller<D> {
             if params.addresses.iter().any(is_taken) {
                 return Err(Error::Invalid);
             }
-            packet_max = packet_max.min(params.mtu.min(device.caps().mtu) - IPV4_LEN);
-            let own_count = params.addresses.len();
+            let (mtu, own_count) = (params.mtu.min(device.caps().mtu), params.addresses.len());
             let params = net::Params {
                 leg: u8::try_from(legs.len()).map_err(|_| Error::Invalid)?,
                 first_own,
                 ..params
             };
             legs.push(Leg::new(device, params)?);
-            first_own += own_count as u8; // The network layer has checked that so many fit.
+            // The network layer has checked that an IP header fits, and so many addresses.
+            packet_max = packet_max.min(mtu - IPV4_LEN);
+            first_own += own_count as u8;
         }
         let mut legs = legs.into_iter();
         let first = legs.next().ok_or(Error::Invalid)?;
